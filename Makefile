@@ -1,0 +1,38 @@
+# make demo | test | check | slow | bench [ONLY=name] | clean
+PYTHON ?= python3
+BIN := .venv/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+export HF_HUB_OFFLINE = 1
+
+.PHONY: demo test check slow bench clean
+
+demo: .venv/installed
+	$(BIN)/unbraid run configs/quickstart.toml
+
+test: .venv/installed-dev
+	$(BIN)/python -m pytest
+
+check: .venv/installed-dev
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/basedpyright
+	$(BIN)/python -m pytest
+
+slow: .venv/installed-dev
+	$(BIN)/python -m pytest -m slow
+
+bench: .venv/installed-dev
+	$(BIN)/python -m benchmarks $(ONLY)
+
+clean:
+	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(PIP_INSTALL) "torch==2.13.0"
+	$(PIP_INSTALL) --editable .
+	touch $@
+
+.venv/installed-dev: .venv/installed
+	$(PIP_INSTALL) --editable ".[dev]"
+	touch $@

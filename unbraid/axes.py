@@ -1,0 +1,14 @@
+"""The letters that name array axes everywhere in this house.
+
+    m  member of a stack        b  sample of a batch       d  input dimension
+    f  learned feature          n  planted (true) feature  k  slot for something that fired
+    s  seed (a replicate)
+
+Shapes are written with these letters in annotations, for example `Float[Tensor, "m f d"]`; the tests check them
+at run time. The member axis always comes first, the feature axis second.
+"""
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+__all__ = ["Bool", "Float", "Int", "Tensor"]

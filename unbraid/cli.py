@@ -1,0 +1,225 @@
+"""The command line: `unbraid run`, `resume`, `list`, `show`, `report`, `configs`.
+
+Heavy imports happen inside the commands, so that `--help` answers at once. Exit codes: 0 done; 1 the run could not
+finish (a loss that is not finite, an error of ours); 2 bad input; 130 or 143 stopped by Ctrl-C or SIGTERM.
+"""
+
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from unbraid.errors import NotFinite, Refusal, Stopped
+
+if TYPE_CHECKING:
+    from unbraid.progress import Watcher
+    from unbraid.runs import Run
+
+app = typer.Typer(
+    name="unbraid",
+    help="Plant factors in a world, train a dictionary on it, and score what it recovered against the planted truth.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+RunsOption = Annotated[Path, typer.Option("--runs", metavar="DIR", help="The folder that holds the runs.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the run directory.")]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, or its name in the folder of runs.")]
+RUNS = Path("runs")
+
+
+@app.command()
+def run(
+    config: Annotated[str, typer.Argument(metavar="CONFIG", help="A TOML file, or the name of one that ships.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[PATH=VALUE]...", help="Settings to change, as training.steps=100.")
+    ] = None,
+    runs: RunsOption = RUNS,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="The run's name; by default config and time.")] = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Run a configuration: train, score, report. Prints the run directory last."""
+    from unbraid.config import merge, parse_override, read_toml, to_toml
+    from unbraid.runs import Run
+    from unbraid.studies import find_config
+    from unbraid.sweeps.grid import expand, resolve
+    from unbraid.sweeps.plan import refuse_too_large
+
+    path = find_config(config)
+    data = read_toml(path)
+    for override in overrides or []:
+        data = merge(data, parse_override(override))
+    resolved = resolve(data, str(path))
+    refuse_too_large(expand(resolved, str(path)))
+    made = Run.create(runs, _checked_name(name) or _fresh_name(path.stem, runs), to_toml(resolved))
+    _work(made, quiet)
+
+
+@app.command()
+def resume(name: RunArgument, runs: RunsOption = RUNS, quiet: QuietOption = False) -> None:
+    """Go on with a run that was stopped or killed; it ends with the same bits as one never stopped."""
+    from unbraid.runs import find_run
+
+    _work(find_run(name, runs), quiet)
+
+
+@app.command("list")
+def list_(runs: RunsOption = RUNS) -> None:
+    """List the runs, oldest first."""
+    from unbraid.reports.tables import print_runs
+    from unbraid.runs import all_runs
+
+    print_runs(all_runs(runs), runs)
+
+
+@app.command()
+def show(
+    name: RunArgument,
+    as_json: Annotated[bool, typer.Option("--json", help="Config, metrics and figures as JSON with stable keys.")] = False,
+    runs: RunsOption = RUNS,
+) -> None:
+    """Show a run: its settings and their scores, with interval, chance and ceiling."""
+    from unbraid.reports.tables import print_run, run_as_json
+    from unbraid.runs import find_run
+
+    found = find_run(name, runs)
+    if as_json:
+        typer.echo(run_as_json(found))
+    else:
+        print_run(found)
+
+
+@app.command()
+def report(
+    names: Annotated[list[str], typer.Argument(metavar="RUN...", help="Run directories or names.")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to write the page.")] = None,
+    runs: RunsOption = RUNS,
+) -> None:
+    """Write one self-contained HTML page about one or more runs. Prints its path."""
+    from unbraid.reports.page import write_report
+    from unbraid.runs import find_run
+
+    found = [find_run(name, runs) for name in names]
+    typer.echo(write_report(found, output or found[0].path / "report.html"))
+
+
+@app.command()
+def configs() -> None:
+    """List the configurations that ship, each with the command that runs it."""
+    from unbraid.config import read_toml
+    from unbraid.studies import shipped
+
+    for path in shipped():
+        typer.echo(f"{path.stem:24} {read_toml(path).get('title', '')}")
+        typer.echo(f"{'':24} {path.read_text().splitlines()[0].removeprefix('# ')}")
+
+
+def main() -> None:
+    """The console script: whatever goes wrong, the user reads one sentence."""
+    sys.exit(guarded(app))
+
+
+def guarded(command: Callable[[], object]) -> int:
+    """Run a command and turn every way it can end into an exit code and at most one sentence."""
+    try:
+        command()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
+    except Stopped as stop:
+        print(f"unbraid: {stop}", file=sys.stderr)
+        return 128 + stop.signal
+    except (Refusal, BrokenPipeError) as problem:
+        print(f"unbraid: {problem}", file=sys.stderr)
+        return 1 if isinstance(problem, NotFinite) else 2
+    except KeyboardInterrupt:
+        print("unbraid: interrupted", file=sys.stderr)
+        return 130
+    except MemoryError:
+        print("unbraid: this machine's memory is not enough; accepted: smaller sizes or batches", file=sys.stderr)
+        return 2
+    except Exception:
+        return _confess()
+    return 0
+
+
+def _confess() -> int:
+    """An error of ours: keep the traceback in a file, tell the user where."""
+    if os.environ.get("UNBRAID_TRACEBACK"):
+        traceback.print_exc()
+        return 1
+    with tempfile.NamedTemporaryFile("w", prefix="unbraid-", suffix=".txt", delete=False) as file:
+        traceback.print_exc(file=file)
+    print(f"unbraid: an error of ours, not yours: {sys.exc_info()[1]!r:.200}; please report {file.name}", file=sys.stderr)
+    return 1
+
+
+def _work(run: "Run", quiet: bool) -> None:
+    """Do what is left of a run, write its report, and print where it is."""
+    from unbraid.reports.page import write_report
+    from unbraid.reports.tables import print_run
+    from unbraid.runs import environment_changes
+    from unbraid.sweeps.execute import execute
+
+    with run.locked(), _watcher(quiet) as watcher, _stop_signals() as asked_to_stop:
+        for change in environment_changes(run):
+            watcher.say(f"note: {change}; the bits may differ from an uninterrupted run")
+        execute(run, watcher, asked_to_stop)
+        watcher.say("writing the report")
+        written = write_report([run], run.path / "report.html")
+    if not quiet:
+        print_run(run)
+        typer.echo(f"report: {written}")
+    typer.echo(run.path)
+
+
+def _watcher(quiet: bool) -> "Watcher":
+    from rich.console import Console
+
+    from unbraid.progress import Bar, Lines, Silent
+
+    console = Console(stderr=True)
+    return Silent() if quiet else Bar(console) if console.is_terminal else Lines(console)
+
+
+@contextmanager
+def _stop_signals() -> Iterator[Callable[[], int | None]]:
+    """Ctrl-C and SIGTERM ask the run to save and stop; a second one stops at once."""
+    received: list[int] = []
+
+    def receive(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+    before = {number: signal.signal(number, receive) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: received[0] if received else None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _fresh_name(stem: str, runs: Path) -> str:
+    """The config's name and the time, with a number where that is taken."""
+    name = f"{stem}-{datetime.now():%Y%m%d-%H%M%S}"
+    taken = 1
+    while (runs / (candidate := name if taken == 1 else f"{name}-{taken}")).exists():
+        taken += 1
+    return candidate
+
+
+def _checked_name(name: str | None) -> str | None:
+    if name is not None and (not name or name in (".", "..") or "/" in name or "\0" in name):
+        raise Refusal(f"--name {name!r} is not a folder name; accepted: a name without slashes")
+    return name

@@ -1,0 +1,28 @@
+"""Ideas for training dictionaries, one file each; listing one here is all it takes to configure and test it."""
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import create_model
+
+from unbraid.config import Record
+from unbraid.mechanisms.mechanism import Forward, Mechanism, Memory, Reset, Signals
+from unbraid.mechanisms.sparsity import Sparsity
+
+MECHANISMS: dict[str, type[Mechanism]] = {
+    "sparsity": Sparsity,
+}
+
+if TYPE_CHECKING:
+    Enabled = Record
+else:
+    _fields: dict[str, Any] = {name: (kind | None, None) for name, kind in MECHANISMS.items()}
+    Enabled = create_model("Enabled", __base__=Record, **_fields)
+    Enabled.__doc__ = "The mechanisms that are on: presence is the switch."
+
+
+def enabled(record: Enabled) -> dict[str, Mechanism]:
+    """The mechanisms that are on, by name, in the registry's order."""
+    return {name: mechanism for name in MECHANISMS if (mechanism := getattr(record, name)) is not None}
+
+
+__all__ = ["MECHANISMS", "Enabled", "Forward", "Mechanism", "Memory", "Reset", "Signals", "Sparsity", "enabled"]

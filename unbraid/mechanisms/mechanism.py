@@ -1,0 +1,106 @@
+"""The five places of a training step where an idea may act; each is typed and returns a value.
+
+| seam      | gets                           | returns                                  | gradient |
+|-----------|--------------------------------|------------------------------------------|----------|
+| `signal`  | own memory, stack              | named values for others                  | no       |
+| `encode`  | pre-activations, signals       | pre-activations                          | yes      |
+| `penalty` | forward, stack, signals        | a cost per member                        | yes      |
+| `observe` | forward, own memory, signals   | own new memory                           | no       |
+| `edit`    | forward, own memory, signals   | which features to start anew, and where  | no       |
+
+A mechanism never sees the optimiser, the trainer, the log or another mechanism. Signals come from memory as it was when
+the step began, so writers and readers have no order.
+"""
+
+from abc import ABC
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar
+
+from unbraid.axes import Bool, Float, Tensor
+from unbraid.codes import Codes
+from unbraid.config import Record, nearest
+from unbraid.dictionaries.stack import Stack
+from unbraid.errors import Refusal
+
+Memory = dict[str, Tensor]
+"""What a mechanism remembers between steps: tensors that begin with the axes `m f`, or `m` alone."""
+
+
+@dataclass(frozen=True)
+class Signals:
+    """Values one mechanism may write and others read; each default is neutral."""
+
+    l1: Tensor | float = 1.0
+    """A factor on the sparsity weight, per member."""
+
+
+@dataclass(frozen=True)
+class Forward:
+    """One pass over a batch, as a mechanism may look at it."""
+
+    x: Float[Tensor, "b d"]
+    codes: Codes
+    reconstruction: Float[Tensor, "m b d"]
+
+
+@dataclass(frozen=True)
+class Reset:
+    """Features to start anew, with the encoder and decoder rows they start from."""
+
+    features: Bool[Tensor, "m f"]
+    encoder: Float[Tensor, "m f d"]
+    decoder: Float[Tensor, "m f d"]
+
+
+class Mechanism(Record, ABC):
+    """An idea for training dictionaries; its fields are its settings, and by default it does nothing anywhere."""
+
+    reads: ClassVar[frozenset[str]] = frozenset()
+    writes: ClassVar[frozenset[str]] = frozenset()
+
+    def start(self, stack: Stack) -> Memory:
+        """The memory before the first step; a feature that starts anew gets its part of this back."""
+        return {}
+
+    def signal(self, memory: Memory, stack: Stack) -> dict[str, Tensor]:
+        return {}
+
+    def encode(self, pre: Float[Tensor, "m b f"], signals: Signals) -> Float[Tensor, "m b f"]:
+        return pre
+
+    def penalty(self, forward: Forward, stack: Stack, signals: Signals) -> Float[Tensor, "m"] | None:
+        return None
+
+    def observe(self, forward: Forward, memory: Memory, signals: Signals) -> Memory:
+        return memory
+
+    def edit(self, forward: Forward, memory: Memory, signals: Signals) -> Reset | None:
+        return None
+
+
+Mechanisms = Mapping[str, Mechanism]
+
+
+def refuse_loose_ends(mechanisms: Mechanisms) -> None:
+    """Every signal has at most one writer, and somebody reads it."""
+    known = [field.name for field in fields(Signals)]
+    read = {signal for mechanism in mechanisms.values() for signal in mechanism.reads}
+    writers: dict[str, str] = {}
+    for name, mechanism in mechanisms.items():
+        for signal in sorted(mechanism.writes):
+            if signal not in known:
+                raise Refusal(f"{name} writes '{signal}', which is not a signal; {nearest(signal, known)}")
+            if signal in writers:
+                raise Refusal(f"{name} and {writers[signal]} both write '{signal}'; accepted: one writer a signal")
+            if signal not in read:
+                raise Refusal(f"{name} writes '{signal}', which nothing enabled reads; enable a mechanism that does")
+            writers[signal] = name
+
+
+def gather_signals(mechanisms: Mechanisms, memories: Mapping[str, Memory], stack: Stack) -> Signals:
+    """What the writers say, from memory as it is now; neutral where nobody writes."""
+    signals = Signals()
+    for name, mechanism in mechanisms.items():
+        signals = replace(signals, **mechanism.signal(memories[name], stack))
+    return signals

@@ -1,0 +1,49 @@
+"""How much of the planted truth a dictionary found: best cosine per true feature, and one-to-one matching.
+
+    MMCS = mean over true features t of  max over learned features f of  cos(t, f)        (signed)
+    MCC  = mean cosine over the best one-to-one matching of true to learned features      (Hungarian)
+"""
+
+import numpy as np
+import torch
+from scipy.optimize import linear_sum_assignment
+
+from unbraid.axes import Float, Int, Tensor
+
+
+def cosines(truth: Float[Tensor, "n d"], directions: Float[Tensor, "m f d"]) -> Float[Tensor, "m n f"]:
+    """The cosine of every true with every learned direction; a zero row has cosine 0 with everything."""
+    unit = torch.nn.functional.normalize
+    return unit(truth, dim=-1) @ unit(directions, dim=-1).mT
+
+
+def best_cosine(cosine: Float[Tensor, "m n f"]) -> Float[Tensor, "m n"]:
+    """The representativeness of each true feature: its cosine with the learned feature most like it."""
+    return cosine.amax(-1)
+
+
+def mmcs(cosine: Float[Tensor, "m n f"]) -> Float[Tensor, "m"]:
+    return best_cosine(cosine).mean(-1)
+
+
+def match(cosine: Float[Tensor, "m n f"]) -> Int[Tensor, "m n"]:
+    """The learned feature each true feature is matched with, one to one; -1 where a small dictionary has none left."""
+    matched = torch.full(cosine.shape[:2], -1, dtype=torch.long)
+    for member, table in enumerate(cosine.double().numpy()):
+        true, learned = linear_sum_assignment(table, maximize=True)
+        matched[member, torch.from_numpy(true)] = torch.from_numpy(learned.astype(np.int64))
+    return matched
+
+
+def matched_cosine(cosine: Float[Tensor, "m n f"], matched: Int[Tensor, "m n"]) -> Float[Tensor, "m n"]:
+    """The cosine of each true feature with its match; 0 where it has none."""
+    return cosine.gather(-1, matched.clamp_min(0)[..., None])[..., 0] * (matched >= 0)
+
+
+def mcc(cosine: Float[Tensor, "m n f"], matched: Int[Tensor, "m n"]) -> Float[Tensor, "m"]:
+    return matched_cosine(cosine, matched).sum(-1) / (matched >= 0).sum(-1)
+
+
+def recovered(cosine: Float[Tensor, "m n f"], matched: Int[Tensor, "m n"], at_least: float = 0.9) -> Float[Tensor, "m"]:
+    """The share of true features whose one-to-one match has at least this cosine."""
+    return (matched_cosine(cosine, matched) >= at_least).float().mean(-1)

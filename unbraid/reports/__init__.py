@@ -1,0 +1,1 @@
+"""Reports: read run directories, write a page. Never a model, only what is on disk."""

@@ -1,0 +1,2 @@
+def write_report(runs, path):
+    return path

@@ -1,0 +1,195 @@
+"""The run directory: what a run leaves on disk, who may write it, and how it is read back.
+
+    run.json            what makes it a run directory: format, name, when it began
+    config.toml         the resolved configuration, defaults and all
+    environment.json    versions, commit, threads
+    status.json         running, stopped, failed or finished, with a sentence and the seconds worked
+    stacks/00/          members.json · log.jsonl · checkpoints/ · weights.safetensors · scores.json · tables.safetensors
+    scores.json         every setting's scores with interval, chance and ceiling; the paired differences
+    figures/*.png, report.html
+
+Weights and state are safetensors, everything else is text; nothing is pickled.
+"""
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from unbraid.config import Tree, nearest, read_toml
+from unbraid.errors import Refusal
+from unbraid.files import read_json, write_bytes, write_json
+
+FORMAT = 1
+PACKAGES = ("unbraid", "torch", "numpy", "scipy", "safetensors", "pydantic")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run directory, by its path."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, parent: Path, name: str, config: str) -> "Run":
+        run = cls(parent / name)
+        try:
+            run.path.mkdir(parents=True)
+        except FileExistsError:
+            raise Refusal(f"{run.path} exists already; accepted: another --name, or `unbraid resume {run.path}`") from None
+        except OSError as problem:
+            raise Refusal(f"cannot make the run directory {run.path}: {problem.strerror}; accepted: a --runs folder that can be written") from None
+        write_bytes(run.path / "config.toml", config.encode())
+        write_json(run.path / "environment.json", environment())
+        run.set_status("running", "")
+        began = datetime.now(UTC).isoformat(timespec="seconds")
+        write_json(run.path / "run.json", {"format": FORMAT, "name": name, "began": began})
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> "Run":
+        if not path.is_dir():
+            raise Refusal(f"{path}: there is no such run directory; accepted: one that `unbraid list` shows")
+        if not (path / "run.json").is_file():
+            raise Refusal(f"{path} is not a run directory (it has no run.json); accepted: one that `unbraid list` shows")
+        found = read_json(path / "run.json").get("format")
+        if found != FORMAT:
+            raise Refusal(f"{path} has run format {found!r}; this version reads format {FORMAT}")
+        return cls(path)
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    def stack(self, index: int) -> Path:
+        return self.path / "stacks" / f"{index:02d}"
+
+    def stacks(self) -> list[Path]:
+        return sorted((self.path / "stacks").glob("[0-9]*"))
+
+    def config(self) -> Tree:
+        return read_toml(self.path / "config.toml")
+
+    def facts(self) -> Tree:
+        return read_json(self.path / "run.json")
+
+    def status(self) -> Tree:
+        return read_json(self.path / "status.json")
+
+    def set_status(self, state: str, sentence: str, seconds: float = 0.0) -> None:
+        write_json(self.path / "status.json", {"state": state, "sentence": sentence, "seconds": round(seconds, 3)})
+
+    def scores(self) -> Tree:
+        if not (self.path / "scores.json").is_file():
+            raise Refusal(f"{self.path} has no scores yet (it is {self.status()['state']}); finish it with `unbraid resume {self.path}`")
+        return read_json(self.path / "scores.json")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Only one process may write a run; the lock goes with the process, however it ends."""
+        lock = FileLock(self.path / "lock")
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            raise Refusal(f"{self.path} is being written by another process; wait for it to end, or stop it") from None
+        except OSError as problem:
+            raise Refusal(f"cannot lock {self.path}: {problem.strerror}; accepted: a folder that can be written") from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+def all_runs(parent: Path) -> list[Run]:
+    """Every run directory in this folder, oldest first."""
+    runs = [Run(card.parent) for card in parent.glob("*/run.json")]
+    return sorted(runs, key=lambda run: (run.facts()["began"], run.name))
+
+
+def find_run(text: str, parent: Path) -> Run:
+    """A run by its path, or by its name in the folder of runs."""
+    for path in (Path(text), parent / text):
+        if path.is_dir():
+            return Run.open(path)
+    raise Refusal(f"there is no run '{text}' here or in {parent}; {nearest(text, [run.name for run in all_runs(parent)])}")
+
+
+class Log:
+    """A file of one JSON object a line, appended as training goes; `size` marks a point to return to."""
+
+    def __init__(self, path: Path, keep: int) -> None:
+        """Open for appending, dropping whatever was written past the first `keep` bytes."""
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("ab")
+            self._file.truncate(keep)
+        except OSError as problem:
+            raise self._refusal(problem) from None
+
+    def append(self, line: Tree) -> None:
+        try:
+            self._file.write((json.dumps(line) + "\n").encode())
+        except OSError as problem:
+            raise self._refusal(problem) from None
+
+    def size(self) -> int:
+        """How many bytes are safely written."""
+        try:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as problem:
+            raise self._refusal(problem) from None
+        return self.path.stat().st_size
+
+    def _refusal(self, problem: OSError) -> Refusal:
+        return Refusal(f"cannot write {self.path}: {problem.strerror}; accepted: a folder that can be written, with room to spare")
+
+
+def read_log(path: Path) -> list[Tree]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+
+
+def environment() -> dict[str, Any]:
+    """What a result may depend on beyond its configuration."""
+    import torch  # here, because listing and reporting need no torch
+
+    return {
+        "python": platform.python_version(),
+        "machine": platform.platform(),
+        "packages": {name: metadata.version(name) for name in PACKAGES},
+        "threads": torch.get_num_threads(),
+        "commit": _commit(),
+    }
+
+
+def environment_changes(run: Run) -> list[str]:
+    """What is different now from when the run began."""
+    then, now = read_json(run.path / "environment.json"), environment()
+    return [f"{key} was {then.get(key)} and is now {now[key]}" for key in now if then.get(key) != now[key]]
+
+
+def _commit() -> str | None:
+    """The commit of the code that runs, with `+` if it was changed since; None outside a checkout."""
+    here = Path(__file__).parent
+
+    def git(*words: str) -> str | None:
+        try:
+            done = subprocess.run(["git", "-C", here, *words], capture_output=True, text=True, timeout=10, check=False)
+        except OSError:
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    if git("ls-files", "--error-unmatch", "runs.py") is None:
+        return None
+    commit = git("rev-parse", "HEAD")
+    return f"{commit}+" if commit and git("status", "--porcelain", "--", str(here)) else commit

@@ -1,0 +1,168 @@
+"""Carry out a run on this machine: train every stack, score it, keep everything needed to go on after any stop."""
+
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+
+from unbraid.axes import Tensor
+from unbraid.checkpoints import Checkpoint, load_latest, save_checkpoint
+from unbraid.dictionaries import Stack
+from unbraid.errors import NotFinite, Refusal, Stopped
+from unbraid.files import Arrays, read_arrays, write_arrays, write_json
+from unbraid.members import across
+from unbraid.metrics import recovery
+from unbraid.progress import Watcher
+from unbraid.runs import Log, Run
+from unbraid.scoring import Scores, matched_order, score
+from unbraid.sweeps.grid import Member, expand
+from unbraid.sweeps.plan import plan, refuse_too_large
+from unbraid.sweeps.summary import summarise
+from unbraid.training.fit import train
+from unbraid.training.schedule import rate_factor
+from unbraid.training.step import Outcome, State
+
+
+def execute(run: Run, watcher: Watcher, asked_to_stop: Callable[[], int | None] = lambda: None) -> None:
+    """Do whatever of this run is not done yet, from its newest whole checkpoint."""
+    before, began = run.status()["seconds"], time.monotonic()
+
+    def note(state: str, sentence: str = "") -> None:
+        run.set_status(state, sentence, before + time.monotonic() - began)
+
+    note("running")
+    try:
+        members = expand(run.config(), str(run.path / "config.toml"))
+        refuse_too_large(members)
+        stacks = plan(members)
+        watcher.plan([work(group) for group in stacks])
+        for index, group in enumerate(stacks):
+            _StackWork(run, index, group, watcher, asked_to_stop).finish()
+        write_json(run.path / "scores.json", summarise(run))
+    except Stopped as stop:
+        note("stopped", str(stop))
+        raise
+    except Refusal as problem:
+        note("failed", str(problem))
+        raise
+    note("finished")
+
+
+def work(group: Sequence[Member]) -> tuple[int, float]:
+    """The steps of a stack, and what one of them costs in arbitrary units."""
+    first = group[0].experiment
+    return first.training.steps, len(group) * first.dictionary.features * first.world.dimensions * first.training.batch
+
+
+class _StackWork:
+    """Training and scoring of one stack, with what is on disk taken as already done."""
+
+    def __init__(
+        self, run: Run, index: int, group: list[Member], watcher: Watcher, asked_to_stop: Callable[[], int | None]
+    ) -> None:
+        self.run, self.index, self.group, self.watcher, self.asked_to_stop = run, index, group, watcher, asked_to_stop
+        self.folder = run.stack(index)
+        self.world = group[0].experiment.world
+        self.saving = group[0].experiment.saving
+        self.training = across([member.experiment.training for member in group])
+        per_member = [member.experiment.enabled() for member in group]
+        self.mechanisms = {name: across([each[name] for each in per_member]) for name in per_member[0]}
+        seeds = [member.experiment.seed for member in group]
+        dictionary = group[0].experiment.dictionary
+        self.state = State.start(dictionary, self.world.dimensions, self.mechanisms, seeds)
+
+    def finish(self) -> None:
+        if (self.folder / "scores.json").is_file():
+            self.watcher.advance(self.index, self.training.steps)
+            return
+        write_json(self.folder / "members.json", [_card(member) for member in self.group])
+        checkpoint, damaged = load_latest(self.folder / "checkpoints")
+        for sentence in damaged:
+            self.watcher.say(sentence)
+        if checkpoint is not None:
+            _restore(self.state, checkpoint)
+        self.log = Log(self.folder / "log.jsonl", checkpoint.facts["log_bytes"] if checkpoint else 0)
+        self.watcher.advance(self.index, self.state.step)
+        self._train()
+        write_arrays(self.folder / "weights.safetensors", _arrays(self.state.stack.parameters()))
+        self.watcher.say(f"scoring stack {self.index + 1}")
+        self._score()
+
+    def _train(self) -> None:
+        try:
+            for outcome in train(self.state, self.world, self.training, self.mechanisms):
+                last = self.state.step == self.training.steps
+                if self.state.step % self.saving.log_every == 0 or last:
+                    self._write_line(outcome)
+                if signal := self.asked_to_stop():
+                    self._save()
+                    where = f"step {self.state.step} of stack {self.index + 1}"
+                    raise Stopped(signal, f"stopped and saved at {where}; go on with: unbraid resume {self.run.path}")
+                if self.state.step % self.saving.checkpoint_every == 0 or last:
+                    self._save()
+                self.watcher.advance(self.index, self.state.step)
+        except NotFinite as problem:
+            raise self._explain(problem) from None
+
+    def _write_line(self, outcome: Outcome) -> None:
+        line = {
+            "step": self.state.step,
+            "rate": rate_factor(self.state.step - 1, self.training),
+            "terms": {name: cost.tolist() for name, cost in outcome.terms.items()},
+            "l0": outcome.codes.l0().double().mean(-1).tolist(),
+            "mmcs": recovery.mmcs(recovery.cosines(self.world.directions, self.state.stack.directions)).tolist(),
+        }
+        self.log.append(line)
+        self.watcher.show(self.index, line)
+
+    def _save(self) -> None:
+        facts = {"log_bytes": self.log.size()}
+        save_checkpoint(self.folder / "checkpoints", Checkpoint(self.state.step, _arrays(self.state.tensors()), facts))
+
+    def _explain(self, problem: NotFinite) -> NotFinite:
+        kept = sorted((self.folder / "checkpoints").glob("step-*.json"))
+        good = f"the last good checkpoint is {kept[-1].with_suffix('.safetensors')}" if kept else "no checkpoint was saved yet"
+        who = {**self.group[problem.member].setting, "seed": self.group[problem.member].experiment.seed}
+        return problem.with_advice(f" ({who}); {good}; a smaller training.learning_rate or training.clip may help")
+
+    def _score(self) -> None:
+        scores = score(self.state.stack, self.world, self.group[0].experiment.scoring.samples)
+        tables = {**_arrays(scores.tables), **self._cosine_tables(scores)}
+        tables["probabilities"] = self.world.probabilities.numpy()
+        write_arrays(self.folder / "tables.safetensors", tables)
+        values = {name: value.tolist() for name, value in scores.values.items()}
+        card = {"values": values, "chance": scores.chance, "ceiling": scores.ceiling}
+        write_json(self.folder / "scores.json", card)
+
+    def _cosine_tables(self, scores: Scores) -> Arrays:
+        """The cosine matrix, in matched order, of the first member of each setting; at most twice as wide as high."""
+        first = {str(member.setting): index for index, member in reversed(list(enumerate(self.group)))}
+        tables: Arrays = {}
+        for index in first.values():
+            cosine = recovery.cosines(self.world.directions, self.state.stack.member(index).directions)[0]
+            ordered = matched_order(cosine, scores.tables["match"][index])[:, : 2 * len(cosine)]
+            tables[f"cosines.{index}"] = ordered.numpy().astype(np.float16)
+        return tables
+
+
+def load_stack(run: Run, index: int) -> Stack:
+    """The trained stack of a run, as a dictionary to use."""
+    group = plan(expand(run.config(), str(run.path)))[index]
+    arrays = {name: torch.from_numpy(array) for name, array in read_arrays(run.stack(index) / "weights.safetensors").items()}
+    return Stack(**{"pre_bias": None, **arrays}, activation=group[0].experiment.dictionary.activation)
+
+
+def _card(member: Member) -> dict[str, object]:
+    return {"setting": member.setting, "seed": member.experiment.seed, "replicate": member.replicate()}
+
+
+def _arrays(tensors: dict[str, Tensor]) -> Arrays:
+    return {name: tensor.numpy() for name, tensor in tensors.items()}
+
+
+def _restore(state: State, checkpoint: Checkpoint) -> None:
+    """Put a checkpoint's arrays back into the state, in place."""
+    for name, tensor in state.tensors().items():
+        tensor.copy_(torch.from_numpy(checkpoint.arrays[name]))
+    state.step = checkpoint.step

@@ -1,0 +1,46 @@
+"""One experiment: everything that decides one dictionary and how it is scored, as one record."""
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from unbraid.config import Record
+from unbraid.dictionaries import Dictionary
+from unbraid.mechanisms import Enabled, enabled
+from unbraid.mechanisms.mechanism import Mechanism, refuse_loose_ends
+from unbraid.training.schedule import Training
+from unbraid.worlds import AnyWorld, Superposition
+
+
+class Scoring(Record):
+    """On how many fresh samples a dictionary is scored."""
+
+    samples: int = Field(20_480, ge=1)
+
+
+class Saving(Record):
+    """How often, in steps, a line is logged and a checkpoint saved; neither changes the result."""
+
+    log_every: int = Field(50, ge=1)
+    checkpoint_every: int = Field(250, ge=1)
+
+
+class Experiment(Record):
+    """`seed` starts the dictionary; `world.seed` plants the truth and draws the data."""
+
+    title: str = ""
+    seed: int = Field(0, ge=0)
+    world: AnyWorld = Superposition()
+    dictionary: Dictionary = Dictionary()
+    training: Training = Training()
+    mechanisms: Enabled = Enabled()
+    scoring: Scoring = Scoring()
+    saving: Saving = Saving()
+
+    @model_validator(mode="after")
+    def connect_the_mechanisms(self) -> Self:
+        refuse_loose_ends(self.enabled())
+        return self
+
+    def enabled(self) -> dict[str, Mechanism]:
+        return enabled(self.mechanisms)

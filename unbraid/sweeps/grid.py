@@ -1,0 +1,74 @@
+"""A configuration with a `[sweep]` table of dotted paths to lists becomes one member per combination."""
+
+import itertools
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from unbraid.config import Tree, at_path, check, merge, nearest
+from unbraid.errors import Refusal
+from unbraid.sweeps.experiment import Experiment
+
+REPLICATES = ("seed", "world.seed")
+"""Members that differ only here are replicates of one setting: they give it its error bar."""
+
+SWEPT = ("seed", "world", "dictionary", "training", "mechanisms")
+
+
+@dataclass(frozen=True)
+class Member:
+    """One combination of the sweep: its experiment, and what the sweep set other than seeds."""
+
+    experiment: Experiment
+    setting: dict[str, Any]
+
+    def replicate(self) -> str:
+        """Which replicate of its setting this is; settings are compared where this agrees."""
+        world_seed = self.experiment.world.tree().get("seed", 0)
+        return f"{world_seed}/{self.experiment.seed}"
+
+
+def resolve(data: Tree, source: str) -> Tree:
+    """The configuration with every default written out; refuses whatever a member of it would refuse."""
+    expand(data, source)
+    base = check(Experiment, {key: value for key, value in data.items() if key != "sweep"}, source)
+    return {**base.tree(), **({"sweep": data["sweep"]} if data.get("sweep") else {})}
+
+
+def expand(data: Tree, source: str) -> list[Member]:
+    """Every member, in the order the sweep lists its values; the last path varies fastest."""
+    base = {key: value for key, value in data.items() if key != "sweep"}
+    sweep = _checked_sweep(data.get("sweep", {}), source)
+    members: list[Member] = []
+    for values in itertools.product(*sweep.values()):
+        chosen = dict(zip(sweep, values, strict=True))
+        tree = base
+        for path, value in chosen.items():
+            tree = merge(tree, at_path(path, value))
+        where = f"{source} [sweep] {json.dumps(chosen)}" if chosen else source
+        setting = {path: value for path, value in chosen.items() if path not in REPLICATES}
+        members.append(Member(check(Experiment, tree, where), setting))
+    return members
+
+
+def _checked_sweep(sweep: object, source: str) -> dict[str, list[Any]]:
+    if not isinstance(sweep, dict):
+        raise Refusal(f"{source}: sweep is {sweep!r:.60}; accepted: a table of dotted paths to lists")
+    flat = _flatten(sweep)
+    for path, values in flat.items():
+        if path.split(".")[0] not in SWEPT:
+            raise Refusal(f"{source}: sweep.\"{path}\" cannot be swept; {nearest(path.split('.')[0], SWEPT)}")
+        if not isinstance(values, list) or not values:
+            raise Refusal(f"{source}: sweep.\"{path}\" is {values!r:.60}; accepted: a list of at least one value")
+        if len({json.dumps(value, default=str) for value in values}) < len(values):
+            raise Refusal(f"{source}: sweep.\"{path}\" names a value twice: {values!r:.60}; accepted: each value once")
+    return flat
+
+
+def _flatten(tree: Tree, prefix: str = "") -> dict[str, Any]:
+    """`{"world": {"seed": [0]}}` as `{"world.seed": [0]}`: quoted and nested paths mean the same."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        path = f"{prefix}{key}"
+        flat |= _flatten(value, f"{path}.") if isinstance(value, dict) else {path: value}
+    return flat

@@ -1,0 +1,54 @@
+"""Which members train together: those equal in everything but their seed and their knobs, as one stack."""
+
+import json
+import os
+from collections.abc import Sequence
+
+from unbraid.config import Record, Tree, knobs
+from unbraid.errors import Refusal
+from unbraid.sweeps.grid import Member
+
+STACK_BYTES = 2 << 30
+"""Larger stacks are split; a constant, so that a run has the same stacks on every machine."""
+
+
+def plan(members: Sequence[Member]) -> list[list[Member]]:
+    """The stacks, in the order their first members appear."""
+    groups: dict[str, list[Member]] = {}
+    for member in members:
+        groups.setdefault(json.dumps(_shared(member), sort_keys=True), []).append(member)
+    stacks: list[list[Member]] = []
+    for group in groups.values():
+        most = max(1, STACK_BYTES // training_bytes(group[0]))
+        stacks += [group[start : start + most] for start in range(0, len(group), most)]
+    return stacks
+
+
+def training_bytes(member: Member) -> int:
+    """About what one member takes in training: weights, gradients, two moments; and its dense codes a few times."""
+    features, dimensions = member.experiment.dictionary.features, member.experiment.world.dimensions
+    batch = member.experiment.training.batch
+    return 4 * (8 * features * dimensions + 4 * batch * features + 3 * batch * dimensions)
+
+
+def refuse_too_large(members: Sequence[Member]) -> None:
+    """Say before starting that a member cannot fit in this machine's memory."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    needed = max(training_bytes(member) for member in members)
+    if needed > memory:
+        raise Refusal(
+            f"training one dictionary of this size takes about {needed / 2**30:.1f} GiB and this machine has "
+            f"{memory / 2**30:.1f} GiB; accepted: fewer dictionary.features, world.dimensions or training.batch"
+        )
+
+
+def _shared(member: Member) -> Tree:
+    """What members of one stack must have in common."""
+    tree = member.experiment.tree()
+    del tree["seed"]
+    parts: list[tuple[Record, Tree]] = [(member.experiment.training, tree["training"])]
+    parts += [(mechanism, tree["mechanisms"][name]) for name, mechanism in member.experiment.enabled().items()]
+    for record, part in parts:
+        for knob in knobs(type(record)):
+            part.pop(knob, None)
+    return tree

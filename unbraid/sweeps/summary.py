@@ -1,0 +1,91 @@
+"""From the scores of members to the scores of settings: mean, interval, chance, ceiling, and paired differences."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from unbraid.config import Tree
+from unbraid.files import read_json
+from unbraid.runs import Run
+from unbraid.statistics import estimate, paired_difference
+
+COMPARED = ("mmcs", "mcc", "recovered", "f1", "l0", "explained_variance", "dead")
+
+
+@dataclass
+class _Setting:
+    setting: Tree
+    members: list[Tree] = field(default_factory=list)
+    values: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Each metric's value by replicate."""
+    chance: dict[str, list[float]] = field(default_factory=dict)
+    ceiling: dict[str, list[float]] = field(default_factory=dict)
+
+
+def summarise(run: Run) -> Tree:
+    """What `scores.json` holds: settings in the order they were swept, and each one's difference from the first."""
+    settings = list(_collect(run).values())
+    return {
+        "settings": [_describe(setting) for setting in settings],
+        "differences": [
+            _compare(i, metric, settings) for i in range(1, len(settings)) for metric in COMPARED
+        ],
+    }
+
+
+def label(setting: Tree) -> str:
+    """A setting in a few words: the last names of the paths that were swept."""
+    words = [f"{path.split('.')[-1]} {_word(value)}" for path, value in setting.items()]
+    return ", ".join(words) or "the one setting"
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, dict):
+        return " ".join(str(part) for part in value.values())
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _collect(run: Run) -> dict[str, _Setting]:
+    found: dict[str, _Setting] = {}
+    for index, folder in enumerate(run.stacks()):
+        scores = read_json(folder / "scores.json")
+        for position, member in enumerate(read_json(folder / "members.json")):
+            one = found.setdefault(json.dumps(member["setting"]), _Setting(member["setting"]))
+            one.members.append({"stack": index, "member": position, "seed": member["seed"], "replicate": member["replicate"]})
+            for metric, values in scores["values"].items():
+                one.values.setdefault(metric, {})[member["replicate"]] = values[position]
+                for kept, source in ((one.chance, scores["chance"]), (one.ceiling, scores["ceiling"])):
+                    if source.get(metric) is not None:
+                        kept.setdefault(metric, []).append(source[metric])
+    return found
+
+
+def _describe(setting: _Setting) -> Tree:
+    metrics: Tree = {}
+    for metric, by_replicate in setting.values.items():
+        mean = estimate(list(by_replicate.values()))
+        metrics[metric] = {
+            "value": mean.value,
+            "interval": mean.interval,
+            "chance": _mean(setting.chance.get(metric)),
+            "ceiling": _mean(setting.ceiling.get(metric)),
+            "members": list(by_replicate.values()),
+        }
+    return {"label": label(setting.setting), "setting": setting.setting, "members": setting.members, "metrics": metrics}
+
+
+def _compare(index: int, metric: str, settings: list[_Setting]) -> Tree:
+    difference = paired_difference(settings[index].values[metric], settings[0].values[metric])
+    return {
+        "setting": index,
+        "reference": 0,
+        "metric": metric,
+        "value": difference.estimate.value,
+        "interval": difference.estimate.interval,
+        "pairs": difference.pairs,
+        "verdict": difference.verdict,
+    }
+
+
+def _mean(values: list[float] | None) -> float | None:
+    return sum(values) / len(values) if values else None

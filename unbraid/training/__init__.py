@@ -1,0 +1,1 @@
+"""Training: the settings, the optimiser, the step and the loop."""

@@ -1,0 +1,39 @@
+"""Train a stack on a world: step by step as an iterator, or all at once as in a notebook."""
+
+from collections.abc import Iterator, Sequence
+
+from unbraid.dictionaries.stack import Dictionary, Stack
+from unbraid.members import across
+from unbraid.mechanisms import MECHANISMS
+from unbraid.mechanisms.mechanism import Mechanism, Mechanisms
+from unbraid.training.schedule import Training
+from unbraid.training.step import Outcome, State, step
+from unbraid.worlds import World
+
+
+def train(state: State, world: World, training: Training, mechanisms: Mechanisms) -> Iterator[Outcome]:
+    """Go on from where the state is; whoever iterates decides what to log and when to save."""
+    while state.step < training.steps:
+        x = world.batch(state.step, training.batch).x
+        yield step(state, x, training, mechanisms)
+
+
+def fit(
+    world: World,
+    dictionary: Dictionary | None = None,
+    mechanisms: Sequence[Mechanism] = (),
+    training: Training | None = None,
+    seeds: Sequence[int] = (0, 1, 2, 3, 4),
+) -> Stack:
+    """A stack with one trained member per seed."""
+    named = {_name(mechanism): across([mechanism] * len(seeds)) for mechanism in mechanisms}
+    training = across([training or Training()] * len(seeds))
+    state = State.start(dictionary or Dictionary(), world.dimensions, named, seeds)
+    for _ in train(state, world, training, named):
+        pass
+    return state.stack
+
+
+def _name(mechanism: Mechanism) -> str:
+    registered = [name for name, kind in MECHANISMS.items() if isinstance(mechanism, kind)]
+    return registered[0] if registered else type(mechanism).__name__

@@ -1,0 +1,86 @@
+"""Sparse features in superposition: more unit directions than dimensions, few of them firing at a time (seed 002).
+
+    x = Σ strength_i · direction_i  over the features i that fire  (+ noise)
+    P(i fires) = active · decay^i / Σ_j decay^j
+
+Firing is drawn exactly and at the cost of what fires, not of features × samples: a Poisson process with rate
+-log(1 - p_i) hits each (sample, feature) cell, and a cell hit at least once has fired, which has probability p_i.
+"""
+
+from functools import cached_property
+from typing import Literal, Self
+
+import numpy as np
+import torch
+from pydantic import Field, model_validator
+
+from unbraid.axes import Float, Tensor
+from unbraid.codes import Codes
+from unbraid.randomness import stream
+from unbraid.worlds.world import Batch, World
+
+
+class Superposition(World):
+    kind: Literal["superposition"] = "superposition"
+    dimensions: int = Field(256, ge=1, le=1 << 20)
+    features: int = Field(512, ge=1, le=1 << 24)
+    decay: float = Field(0.99, gt=0, le=1)
+    active: float = Field(5.0, gt=0)
+    strength: Literal["uniform", "product"] = "uniform"
+    noise: float = Field(0.0, ge=0)
+    seed: int = Field(0, ge=0)
+
+    @model_validator(mode="after")
+    def leave_room_to_fire(self) -> Self:
+        share = self.decay ** np.arange(self.features)
+        largest = self.active / share.sum()
+        if largest >= 1:
+            raise ValueError(
+                f"{self.active:g} active of {self.features} features with decay {self.decay:g} needs a firing probability "
+                f"of {largest:.3g}; accepted: active below {share.sum():.3g}"
+            )
+        return self
+
+    @cached_property
+    def probabilities(self) -> Float[Tensor, "n"]:
+        share = self.decay ** np.arange(self.features)
+        return torch.from_numpy(self.active * share / share.sum())
+
+    @cached_property
+    def directions(self) -> Float[Tensor, "n d"]:
+        rows = stream(self.seed, "directions").standard_normal((self.features, self.dimensions), dtype=np.float32)
+        return torch.nn.functional.normalize(torch.from_numpy(rows), dim=1)
+
+    def batch(self, position: int, size: int, split: str = "train") -> Batch:
+        rng = stream(self.seed, split, position)
+        truth = self._fire(rng, size)
+        x = truth.decode(self.directions[None])[0]
+        if self.noise:
+            x = x + self.noise * torch.from_numpy(rng.standard_normal(x.shape, dtype=np.float32))
+        return Batch(x, truth)
+
+    def _fire(self, rng: np.random.Generator, size: int) -> Codes:
+        hits = rng.poisson(size * self._rates)
+        features = np.repeat(np.arange(self.features), hits)
+        cells = np.sort(rng.integers(0, size, features.size) * self.features + features)
+        cells = cells[np.diff(cells, prepend=-1) > 0]  # a cell hit twice has fired once
+        samples, features = np.divmod(cells, self.features)
+        strengths = 1 - rng.random(cells.size, dtype=np.float32)  # in (0, 1]: what fired is never 0
+        if self.strength == "product":
+            strengths *= 1 - rng.random(cells.size, dtype=np.float32)
+        return _slots(samples, features, strengths, size, self.features)
+
+    @cached_property
+    def _rates(self) -> np.ndarray:
+        return -np.log1p(-self.probabilities.numpy())
+
+
+def _slots(samples: np.ndarray, features: np.ndarray, values: np.ndarray, size: int, width: int) -> Codes:
+    """Sorted (sample, feature, value) triples as one row of slots per sample."""
+    starts = np.searchsorted(samples, np.arange(size))
+    slot = np.arange(samples.size) - starts[samples]
+    shape = (1, size, int(slot.max(initial=0)) + 1)
+    slot_features, slot_values = np.zeros(shape, np.int64), np.zeros(shape, np.float32)
+    slot_features[0, samples, slot] = features
+    slot_values[0, samples, slot] = values
+    return Codes(torch.from_numpy(slot_features), torch.from_numpy(slot_values), width)

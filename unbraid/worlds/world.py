@@ -1,0 +1,36 @@
+"""What every world gives: batches of inputs together with the planted factors behind them."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from unbraid.axes import Float, Tensor
+from unbraid.codes import Codes
+from unbraid.config import Record
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Inputs and what fired to make them (`truth` has a member axis of length one)."""
+
+    x: Float[Tensor, "b d"]
+    truth: Codes
+
+
+class World(Record, ABC):
+    """A source of truth: the same seed, split and position always give the same batch."""
+
+    dimensions: int
+
+    @property
+    @abstractmethod
+    def directions(self) -> Float[Tensor, "n d"]:
+        """The planted unit directions."""
+
+    @property
+    @abstractmethod
+    def probabilities(self) -> Float[Tensor, "n"]:
+        """How often each planted feature fires."""
+
+    @abstractmethod
+    def batch(self, position: int, size: int, split: str = "train") -> Batch:
+        """Batch number `position` of a split; different splits never share a sample."""
