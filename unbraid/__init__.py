@@ -1,0 +1,69 @@
+"""Unbraid: a laboratory for disentangling transformers with known answers.
+
+    import unbraid as ub
+
+    world = ub.Superposition(dimensions=64, features=128)
+    stack = ub.fit(world, ub.Dictionary(features=128), [ub.Sparsity(weight=0.15)])
+    scores = ub.score(stack, world)
+
+Names are loaded when first used, so that importing the package costs nothing.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from unbraid.codes import Codes
+    from unbraid.dictionaries import Dictionary, Relu, Stack, TopK
+    from unbraid.estimator import SparseAutoencoder
+    from unbraid.mechanisms import Mechanism, Sparsity
+    from unbraid.scoring import Scores, score
+    from unbraid.training.fit import fit
+    from unbraid.training.schedule import Training
+    from unbraid.worlds import Superposition, World
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Codes": "unbraid.codes",
+    "Dictionary": "unbraid.dictionaries",
+    "Mechanism": "unbraid.mechanisms",
+    "Relu": "unbraid.dictionaries",
+    "Scores": "unbraid.scoring",
+    "SparseAutoencoder": "unbraid.estimator",
+    "Sparsity": "unbraid.mechanisms",
+    "Stack": "unbraid.dictionaries",
+    "Superposition": "unbraid.worlds",
+    "TopK": "unbraid.dictionaries",
+    "Training": "unbraid.training.schedule",
+    "World": "unbraid.worlds",
+    "fit": "unbraid.training.fit",
+    "score": "unbraid.scoring",
+}
+
+__all__ = [
+    "Codes",
+    "Dictionary",
+    "Mechanism",
+    "Relu",
+    "Scores",
+    "SparseAutoencoder",
+    "Sparsity",
+    "Stack",
+    "Superposition",
+    "TopK",
+    "Training",
+    "World",
+    "fit",
+    "score",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'unbraid' has no attribute '{name}'; it has {', '.join(__all__)}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -51,11 +51,10 @@ def load_latest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
 
 
 def _load(path: Path) -> Checkpoint:
-    card = read_json(path)
+    card, arrays_path = read_json(path), path.with_suffix(".safetensors")
     try:
         claimed = card.pop("card_sha256")
         whole = claimed == _sha256(json_bytes(card))
-        arrays_path = path.with_suffix(".safetensors")
         whole = whole and card["arrays_sha256"] == _sha256(arrays_path.read_bytes())
     except (KeyError, AttributeError, TypeError, OSError, json.JSONDecodeError):
         whole = False

@@ -47,7 +47,9 @@ def run(
         list[str] | None, typer.Argument(metavar="[PATH=VALUE]...", help="Settings to change, as training.steps=100.")
     ] = None,
     runs: RunsOption = RUNS,
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="The run's name; by default config and time.")] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The run's name; by default config and time.")
+    ] = None,
     quiet: QuietOption = False,
 ) -> None:
     """Run a configuration: train, score, report. Prints the run directory last."""
@@ -87,7 +89,9 @@ def list_(runs: RunsOption = RUNS) -> None:
 @app.command()
 def show(
     name: RunArgument,
-    as_json: Annotated[bool, typer.Option("--json", help="Config, metrics and figures as JSON with stable keys.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Config, metrics and figures as JSON with stable keys.")
+    ] = False,
     runs: RunsOption = RUNS,
 ) -> None:
     """Show a run: its settings and their scores, with interval, chance and ceiling."""
@@ -104,7 +108,9 @@ def show(
 @app.command()
 def report(
     names: Annotated[list[str], typer.Argument(metavar="RUN...", help="Run directories or names.")],
-    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to write the page.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to write the page.")
+    ] = None,
     runs: RunsOption = RUNS,
 ) -> None:
     """Write one self-contained HTML page about one or more runs. Prints its path."""
@@ -161,7 +167,9 @@ def _confess() -> int:
         return 1
     with tempfile.NamedTemporaryFile("w", prefix="unbraid-", suffix=".txt", delete=False) as file:
         traceback.print_exc(file=file)
-    print(f"unbraid: an error of ours, not yours: {sys.exc_info()[1]!r:.200}; please report {file.name}", file=sys.stderr)
+    print(
+        f"unbraid: an error of ours, not yours: {sys.exc_info()[1]!r:.200}; please report {file.name}", file=sys.stderr
+    )
     return 1
 
 

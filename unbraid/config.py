@@ -48,7 +48,9 @@ R = TypeVar("R", bound=Record)
 
 def knobs(record: type[Record]) -> set[str]:
     """The names of the settings that may differ between members of one stack."""
-    return {name for name, field in record.model_fields.items() if any(isinstance(x, PerMember) for x in field.metadata)}
+    return {
+        name for name, field in record.model_fields.items() if any(isinstance(x, PerMember) for x in field.metadata)
+    }
 
 
 def tagged(registry: Mapping[str, type[Record]]) -> Any:
@@ -138,7 +140,7 @@ def _sentence(error: ErrorDetails, data: Tree) -> str:
 def _keys(location: tuple[int | str, ...], data: object) -> Iterable[str]:
     """The location as a user wrote it: without the union tags that pydantic puts in."""
     for i, part in enumerate(location):
-        inside = isinstance(data, dict) and part in data or isinstance(data, list) and isinstance(part, int)
+        inside = (isinstance(data, dict) and part in data) or (isinstance(data, list) and isinstance(part, int))
         if inside or i == len(location) - 1 or not isinstance(data, dict):
             yield str(part)
         if inside:

@@ -41,26 +41,31 @@ class Run:
 
     @classmethod
     def create(cls, parent: Path, name: str, config: str) -> "Run":
-        run = cls(parent / name)
-        try:
-            run.path.mkdir(parents=True)
-        except FileExistsError:
-            raise Refusal(f"{run.path} exists already; accepted: another --name, or `unbraid resume {run.path}`") from None
-        except OSError as problem:
-            raise Refusal(f"cannot make the run directory {run.path}: {problem.strerror}; accepted: a --runs folder that can be written") from None
-        write_bytes(run.path / "config.toml", config.encode())
-        write_json(run.path / "environment.json", environment())
-        run.set_status("running", "")
+        """A new run directory; it appears whole, under its name, or not at all."""
+        path, aside = parent / name, parent / f".{name}.{os.getpid()}.part"
+        if path.exists():
+            raise Refusal(f"{path} exists already; accepted: another --name, or `unbraid resume {path}`")
         began = datetime.now(UTC).isoformat(timespec="seconds")
-        write_json(run.path / "run.json", {"format": FORMAT, "name": name, "began": began})
-        return run
+        write_bytes(aside / "config.toml", config.encode())
+        write_json(aside / "environment.json", environment())
+        write_json(aside / "run.json", {"format": FORMAT, "name": name, "began": began})
+        cls(aside).set_status("running", "")
+        try:
+            aside.rename(path)
+        except OSError as problem:
+            raise Refusal(
+                f"cannot make the run directory {path}: {problem.strerror}; accepted: another --name"
+            ) from None
+        return cls(path)
 
     @classmethod
     def open(cls, path: Path) -> "Run":
         if not path.is_dir():
             raise Refusal(f"{path}: there is no such run directory; accepted: one that `unbraid list` shows")
         if not (path / "run.json").is_file():
-            raise Refusal(f"{path} is not a run directory (it has no run.json); accepted: one that `unbraid list` shows")
+            raise Refusal(
+                f"{path} is not a run directory (it has no run.json); accepted: one that `unbraid list` shows"
+            )
         found = read_json(path / "run.json").get("format")
         if found != FORMAT:
             raise Refusal(f"{path} has run format {found!r}; this version reads format {FORMAT}")
@@ -90,7 +95,9 @@ class Run:
 
     def scores(self) -> Tree:
         if not (self.path / "scores.json").is_file():
-            raise Refusal(f"{self.path} has no scores yet (it is {self.status()['state']}); finish it with `unbraid resume {self.path}`")
+            raise Refusal(
+                f"{self.path} has no scores yet (it is {self.status()['state']}); finish it with `unbraid resume {self.path}`"
+            )
         return read_json(self.path / "scores.json")
 
     @contextmanager
@@ -102,7 +109,9 @@ class Run:
         except Timeout:
             raise Refusal(f"{self.path} is being written by another process; wait for it to end, or stop it") from None
         except OSError as problem:
-            raise Refusal(f"cannot lock {self.path}: {problem.strerror}; accepted: a folder that can be written") from None
+            raise Refusal(
+                f"cannot lock {self.path}: {problem.strerror}; accepted: a folder that can be written"
+            ) from None
         try:
             yield
         finally:
@@ -111,7 +120,7 @@ class Run:
 
 def all_runs(parent: Path) -> list[Run]:
     """Every run directory in this folder, oldest first."""
-    runs = [Run(card.parent) for card in parent.glob("*/run.json")]
+    runs = [Run(card.parent) for card in parent.glob("[!.]*/run.json")]
     return sorted(runs, key=lambda run: (run.facts()["began"], run.name))
 
 
@@ -120,7 +129,9 @@ def find_run(text: str, parent: Path) -> Run:
     for path in (Path(text), parent / text):
         if path.is_dir():
             return Run.open(path)
-    raise Refusal(f"there is no run '{text}' here or in {parent}; {nearest(text, [run.name for run in all_runs(parent)])}")
+    raise Refusal(
+        f"there is no run '{text}' here or in {parent}; {nearest(text, [run.name for run in all_runs(parent)])}"
+    )
 
 
 class Log:
@@ -152,7 +163,9 @@ class Log:
         return self.path.stat().st_size
 
     def _refusal(self, problem: OSError) -> Refusal:
-        return Refusal(f"cannot write {self.path}: {problem.strerror}; accepted: a folder that can be written, with room to spare")
+        return Refusal(
+            f"cannot write {self.path}: {problem.strerror}; accepted: a folder that can be written, with room to spare"
+        )
 
 
 def read_log(path: Path) -> list[Tree]:

@@ -6,6 +6,7 @@ mean). The ceiling is an oracle of the same size: the most frequent true feature
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 
@@ -14,10 +15,12 @@ from unbraid.codes import Codes
 from unbraid.dictionaries.stack import Dictionary, Stack
 from unbraid.metrics import fidelity, firing, recovery, sparsity
 from unbraid.randomness import stream
+from unbraid.statistics import estimate
 from unbraid.worlds import Batch, World
 
 BATCH = 1024
 CHANCE_DRAWS = 3
+NO_CEILING = ("density", "dead")
 CHANCE_KEPT = ("mmcs", "mcc", "recovered", "precision", "recall", "f1")
 
 
@@ -30,6 +33,16 @@ class Scores:
     ceiling: dict[str, float]
     tables: dict[str, Tensor]
 
+    def __str__(self) -> str:
+        """A table: mean over members, 95 % interval, chance and ceiling."""
+        lines = [f"{'':22}{'value':>9}  {'95 % interval':^18}{'chance':>9}{'ceiling':>9}"]
+        for name, values in self.values.items():
+            mean = estimate(values.tolist())
+            interval = "[{:.3f}, {:.3f}]".format(*mean.interval) if mean.interval else "–"
+            bounds = [f"{side[name]:>9.3f}" if name in side else f"{'–':>9}" for side in (self.chance, self.ceiling)]
+            lines.append(f"{name:22}{mean.value:>9.3f}  {interval:^18}{''.join(bounds)}")
+        return "\n".join(lines)
+
 
 def score(stack: Stack, world: World, samples: int = 20_480) -> Scores:
     """All scores of every member, on samples that no training has seen."""
@@ -38,7 +51,8 @@ def score(stack: Stack, world: World, samples: int = 20_480) -> Scores:
     kept_chance = {name: chance[name] for name in CHANCE_KEPT}
     kept_chance |= {"explained_variance": 0.0, "reconstruction_error": float(measured.variance)}
     ceiling = _mean(_examine_oracle(stack, world, samples).values)
-    return Scores(measured.values, kept_chance, ceiling, measured.tables)
+    kept_ceiling = {name: value for name, value in ceiling.items() if name not in NO_CEILING}
+    return Scores(measured.values, kept_chance, kept_ceiling, measured.tables)
 
 
 @dataclass(frozen=True)
@@ -91,14 +105,15 @@ def _tally(
     samples: int,
 ) -> tuple[firing.FiringCounts, fidelity.Moments, Tensor]:
     """Firing, reconstruction and counts, added up over the evaluation batches."""
-    parts: list[tuple[firing.FiringCounts, fidelity.Moments, Tensor]] = []
-    for position in range(-(-samples // BATCH)):
+
+    def part(position: int) -> tuple[firing.FiringCounts, fidelity.Moments, Tensor]:
         batch = world.batch(position, BATCH, split="evaluation")
         codes = encode(batch)
         fired = firing.count_firing(codes.to_dense() != 0, batch.truth.to_dense()[0] != 0, matched)
-        part = (fired, fidelity.Moments.of(batch.x, decode(codes)), codes.counts())
-        parts = [part if not parts else (parts[0][0] + part[0], parts[0][1] + part[1], parts[0][2] + part[2])]
-    return parts[0]
+        return fired, fidelity.Moments.of(batch.x, decode(codes)), codes.counts()
+
+    parts = map(part, range(-(-samples // BATCH)))
+    return reduce(lambda a, b: (a[0] + b[0], a[1] + b[1], a[2] + b[2]), parts)
 
 
 def _examine_random(stack: Stack, world: World, samples: int) -> _Examination:

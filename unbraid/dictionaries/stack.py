@@ -1,7 +1,7 @@
 """m dictionaries as one set of tensors; one dictionary is a stack of one.
 
-    pre = (x - pre_bias) · encoderᵀ + encoder_bias      codes = activation(pre)
-    x̂   = codes · decoder + pre_bias                    every decoder row has length one
+pre = (x - pre_bias) · encoderᵀ + encoder_bias      codes = activation(pre)
+x̂   = codes · decoder + pre_bias                    every decoder row has length one
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from unbraid.randomness import stream
 class Dictionary(Record):
     """The settings of one dictionary: how many features, what makes them fire, and whether inputs are centred first."""
 
-    features: int = Field(1024, ge=1, le=1 << 24)
+    features: int = Field(default=1024, ge=1, le=1 << 24)
     activation: AnyActivation = Relu()
     pre_bias: bool = False
 

@@ -1,7 +1,7 @@
 """Make codes sparse by the L1 cost.
 
-    weight · mean over samples of  Σ_f |code_f|        (form per_sample)
-    the same, divided by the number of features        (form published: seed 002)
+weight · mean over samples of  Σ_f |code_f|        (form per_sample)
+the same, divided by the number of features        (form published: seed 002)
 """
 
 from typing import ClassVar, Literal
@@ -15,7 +15,7 @@ from unbraid.mechanisms.mechanism import Forward, Mechanism, Signals
 
 
 class Sparsity(Mechanism):
-    weight: Knob = Field(0.1, ge=0)
+    weight: Knob = Field(default=0.1, ge=0)
     form: Literal["per_sample", "published"] = "per_sample"
     reads: ClassVar[frozenset[str]] = frozenset({"l1"})
 

@@ -1,7 +1,7 @@
 """How well the inputs are reconstructed, from sums that add up over batches.
 
-    reconstruction error = mean over samples and dimensions of (x - x̂)²
-    explained variance   = 1 - Σ |x - x̂|² / Σ |x - mean x|²
+reconstruction error = mean over samples and dimensions of (x - x̂)²
+explained variance   = 1 - Σ |x - x̂|² / Σ |x - mean x|²
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Whether a learned feature fires when the true feature it is matched with does.
 
-    precision = fired together / learned fired      recall = fired together / true fired
-    F1 = 2 · fired together / (learned fired + true fired)
+precision = fired together / learned fired      recall = fired together / true fired
+F1 = 2 · fired together / (learned fired + true fired)
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """How much of the planted truth a dictionary found: best cosine per true feature, and one-to-one matching.
 
-    MMCS = mean over true features t of  max over learned features f of  cos(t, f)        (signed)
-    MCC  = mean cosine over the best one-to-one matching of true to learned features      (Hungarian)
+MMCS = mean over true features t of  max over learned features f of  cos(t, f)        (signed)
+MCC  = mean cosine over the best one-to-one matching of true to learned features      (Hungarian)
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
 """How sparsely a dictionary fires, from counts of firing.
 
-    density = share of samples in which a feature fires     L0 = Σ_f density     dead = features that never fired
+density = share of samples in which a feature fires     L0 = Σ_f density     dead = features that never fired
 """
 
 from unbraid.axes import Float, Int, Tensor

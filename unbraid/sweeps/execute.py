@@ -19,7 +19,7 @@ from unbraid.scoring import Scores, matched_order, score
 from unbraid.sweeps.grid import Member, expand
 from unbraid.sweeps.plan import plan, refuse_too_large
 from unbraid.sweeps.summary import summarise
-from unbraid.training.fit import train
+from unbraid.training.fit import inputs_of, train
 from unbraid.training.schedule import rate_factor
 from unbraid.training.step import Outcome, State
 
@@ -91,7 +91,7 @@ class _StackWork:
 
     def _train(self) -> None:
         try:
-            for outcome in train(self.state, self.world, self.training, self.mechanisms):
+            for outcome in train(self.state, inputs_of(self.world, self.training), self.training, self.mechanisms):
                 last = self.state.step == self.training.steps
                 if self.state.step % self.saving.log_every == 0 or last:
                     self._write_line(outcome)
@@ -122,7 +122,11 @@ class _StackWork:
 
     def _explain(self, problem: NotFinite) -> NotFinite:
         kept = sorted((self.folder / "checkpoints").glob("step-*.json"))
-        good = f"the last good checkpoint is {kept[-1].with_suffix('.safetensors')}" if kept else "no checkpoint was saved yet"
+        good = (
+            f"the last good checkpoint is {kept[-1].with_suffix('.safetensors')}"
+            if kept
+            else "no checkpoint was saved yet"
+        )
         who = {**self.group[problem.member].setting, "seed": self.group[problem.member].experiment.seed}
         return problem.with_advice(f" ({who}); {good}; a smaller training.learning_rate or training.clip may help")
 
@@ -149,7 +153,9 @@ class _StackWork:
 def load_stack(run: Run, index: int) -> Stack:
     """The trained stack of a run, as a dictionary to use."""
     group = plan(expand(run.config(), str(run.path)))[index]
-    arrays = {name: torch.from_numpy(array) for name, array in read_arrays(run.stack(index) / "weights.safetensors").items()}
+    arrays = {
+        name: torch.from_numpy(array) for name, array in read_arrays(run.stack(index) / "weights.safetensors").items()
+    }
     return Stack(**{"pre_bias": None, **arrays}, activation=group[0].experiment.dictionary.activation)
 
 

@@ -57,11 +57,11 @@ def _checked_sweep(sweep: object, source: str) -> dict[str, list[Any]]:
     flat = _flatten(sweep)
     for path, values in flat.items():
         if path.split(".")[0] not in SWEPT:
-            raise Refusal(f"{source}: sweep.\"{path}\" cannot be swept; {nearest(path.split('.')[0], SWEPT)}")
+            raise Refusal(f'{source}: sweep."{path}" cannot be swept; {nearest(path.split(".")[0], SWEPT)}')
         if not isinstance(values, list) or not values:
-            raise Refusal(f"{source}: sweep.\"{path}\" is {values!r:.60}; accepted: a list of at least one value")
+            raise Refusal(f'{source}: sweep."{path}" is {values!r:.60}; accepted: a list of at least one value')
         if len({json.dumps(value, default=str) for value in values}) < len(values):
-            raise Refusal(f"{source}: sweep.\"{path}\" names a value twice: {values!r:.60}; accepted: each value once")
+            raise Refusal(f'{source}: sweep."{path}" names a value twice: {values!r:.60}; accepted: each value once')
     return flat
 
 

@@ -27,9 +27,7 @@ def summarise(run: Run) -> Tree:
     settings = list(_collect(run).values())
     return {
         "settings": [_describe(setting) for setting in settings],
-        "differences": [
-            _compare(i, metric, settings) for i in range(1, len(settings)) for metric in COMPARED
-        ],
+        "differences": [_compare(i, metric, settings) for i in range(1, len(settings)) for metric in COMPARED],
     }
 
 
@@ -51,7 +49,9 @@ def _collect(run: Run) -> dict[str, _Setting]:
         scores = read_json(folder / "scores.json")
         for position, member in enumerate(read_json(folder / "members.json")):
             one = found.setdefault(json.dumps(member["setting"]), _Setting(member["setting"]))
-            one.members.append({"stack": index, "member": position, "seed": member["seed"], "replicate": member["replicate"]})
+            one.members.append(
+                {"stack": index, "member": position, "seed": member["seed"], "replicate": member["replicate"]}
+            )
             for metric, values in scores["values"].items():
                 one.values.setdefault(metric, {})[member["replicate"]] = values[position]
                 for kept, source in ((one.chance, scores["chance"]), (one.ceiling, scores["ceiling"])):

@@ -1,21 +1,28 @@
 """Train a stack on a world: step by step as an iterator, or all at once as in a notebook."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+from unbraid.axes import Float, Tensor
 from unbraid.dictionaries.stack import Dictionary, Stack
-from unbraid.members import across
 from unbraid.mechanisms import MECHANISMS
 from unbraid.mechanisms.mechanism import Mechanism, Mechanisms
+from unbraid.members import across
 from unbraid.training.schedule import Training
 from unbraid.training.step import Outcome, State, step
 from unbraid.worlds import World
 
+Inputs = Callable[[int], Float[Tensor, "b d"]]
+"""The batch of inputs for a step, the same each time it is asked for."""
 
-def train(state: State, world: World, training: Training, mechanisms: Mechanisms) -> Iterator[Outcome]:
+
+def inputs_of(world: World, training: Training) -> Inputs:
+    return lambda position: world.batch(position, training.batch).x
+
+
+def train(state: State, inputs: Inputs, training: Training, mechanisms: Mechanisms) -> Iterator[Outcome]:
     """Go on from where the state is; whoever iterates decides what to log and when to save."""
     while state.step < training.steps:
-        x = world.batch(state.step, training.batch).x
-        yield step(state, x, training, mechanisms)
+        yield step(state, inputs(state.step), training, mechanisms)
 
 
 def fit(
@@ -29,7 +36,7 @@ def fit(
     named = {_name(mechanism): across([mechanism] * len(seeds)) for mechanism in mechanisms}
     training = across([training or Training()] * len(seeds))
     state = State.start(dictionary or Dictionary(), world.dimensions, named, seeds)
-    for _ in train(state, world, training, named):
+    for _ in train(state, inputs_of(world, training), training, named):
         pass
     return state.stack
 

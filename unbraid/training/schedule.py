@@ -10,20 +10,20 @@ from unbraid.config import Knob, Record
 class Training(Record):
     """How long, on how much, and how fast."""
 
-    steps: int = Field(2000, ge=1)
-    batch: int = Field(1024, ge=1, le=1 << 24)
-    learning_rate: Knob = Field(1e-3, gt=0)
-    warmup_steps: int = Field(0, ge=0)
-    decay_steps: int = Field(0, ge=0)
-    clip: float | None = Field(None, gt=0)
+    steps: int = Field(default=2000, ge=1)
+    batch: int = Field(default=1024, ge=1, le=1 << 24)
+    learning_rate: Knob = Field(default=1e-3, gt=0)
+    warmup_steps: int = Field(default=0, ge=0)
+    decay_steps: int = Field(default=0, ge=0)
+    clip: float | None = Field(default=None, gt=0)
     fidelity: Literal["sum_square", "mean_square"] = "sum_square"
 
     @model_validator(mode="after")
     def fit_the_schedule(self) -> Self:
         if self.warmup_steps + self.decay_steps > self.steps:
             raise ValueError(
-                f"warmup_steps {self.warmup_steps} and decay_steps {self.decay_steps} do not fit in {self.steps} steps; "
-                f"accepted: together at most {self.steps}"
+                f"warmup_steps {self.warmup_steps} and decay_steps {self.decay_steps} do not fit in {self.steps} "
+                f"steps; accepted: together at most {self.steps}"
             )
         return self
 

@@ -1,6 +1,6 @@
 """One training step, on one page: everything that happens to a stack between two batches.
 
-    signals → encode → decode → costs → gradients → clip → Adam → unit rows → observe → edit
+signals → encode → decode → costs → gradients → clip → Adam → unit rows → observe → edit
 """
 
 from collections.abc import Sequence

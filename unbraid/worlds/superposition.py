@@ -22,13 +22,13 @@ from unbraid.worlds.world import Batch, World
 
 class Superposition(World):
     kind: Literal["superposition"] = "superposition"
-    dimensions: int = Field(256, ge=1, le=1 << 20)
-    features: int = Field(512, ge=1, le=1 << 24)
-    decay: float = Field(0.99, gt=0, le=1)
-    active: float = Field(5.0, gt=0)
+    dimensions: int = Field(default=256, ge=1, le=1 << 20)
+    features: int = Field(default=512, ge=1, le=1 << 24)
+    decay: float = Field(default=0.99, gt=0, le=1)
+    active: float = Field(default=5.0, gt=0)
     strength: Literal["uniform", "product"] = "uniform"
-    noise: float = Field(0.0, ge=0)
-    seed: int = Field(0, ge=0)
+    noise: float = Field(default=0.0, ge=0)
+    seed: int = Field(default=0, ge=0)
 
     @model_validator(mode="after")
     def leave_room_to_fire(self) -> Self:
@@ -36,18 +36,18 @@ class Superposition(World):
         largest = self.active / share.sum()
         if largest >= 1:
             raise ValueError(
-                f"{self.active:g} active of {self.features} features with decay {self.decay:g} needs a firing probability "
-                f"of {largest:.3g}; accepted: active below {share.sum():.3g}"
+                f"{self.active:g} active of {self.features} features with decay {self.decay:g} needs a firing "
+                f"probability of {largest:.3g}; accepted: active below {share.sum():.3g}"
             )
         return self
 
     @cached_property
-    def probabilities(self) -> Float[Tensor, "n"]:
+    def probabilities(self) -> Float[Tensor, "n"]:  # pyright: ignore[reportIncompatibleMethodOverride]
         share = self.decay ** np.arange(self.features)
         return torch.from_numpy(self.active * share / share.sum())
 
     @cached_property
-    def directions(self) -> Float[Tensor, "n d"]:
+    def directions(self) -> Float[Tensor, "n d"]:  # pyright: ignore[reportIncompatibleMethodOverride]
         rows = stream(self.seed, "directions").standard_normal((self.features, self.dimensions), dtype=np.float32)
         return torch.nn.functional.normalize(torch.from_numpy(rows), dim=1)
 

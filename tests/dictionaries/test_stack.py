@@ -1,0 +1,86 @@
+import numpy as np
+import pytest
+import torch
+
+from unbraid.dictionaries import Dictionary, Relu, Stack
+
+DIMENSIONS = 5
+
+
+@pytest.fixture
+def stack(rng):
+    start = Stack.start(Dictionary(features=7, pre_bias=True), DIMENSIONS, [0, 1])
+    return start.with_parameters({name: torch.from_numpy(rng.standard_normal(p.shape)) for name, p in start.parameters().items()})
+
+
+def test_pre_activations_are_those_of_centred_inputs(stack, rng):
+    x = rng.standard_normal((4, DIMENSIONS))
+    encoder, bias, centre = (getattr(stack, name).numpy() for name in ("encoder", "encoder_bias", "pre_bias"))
+    expected = np.zeros((2, 4, 7))
+    for m, b, f in np.ndindex(expected.shape):
+        expected[m, b, f] = sum(encoder[m, f, d] * (x[b, d] - centre[m, d]) for d in range(DIMENSIONS)) + bias[m, f]
+    np.testing.assert_allclose(stack.pre_activations(torch.from_numpy(x)).numpy(), expected, atol=1e-12)
+
+
+def test_without_pre_bias_pre_activations_are_a_product_plus_the_bias(stack, rng):
+    plain = Stack(stack.encoder, stack.encoder_bias, stack.decoder, None, Relu())
+    x = rng.standard_normal((4, DIMENSIONS))
+    expected = [x @ e.T + b for e, b in zip(stack.encoder.numpy(), stack.encoder_bias.numpy(), strict=True)]
+    np.testing.assert_allclose(plain.pre_activations(torch.from_numpy(x)).numpy(), expected, atol=1e-12)
+
+
+def test_a_perfect_dictionary_reconstructs_centred_inputs_exactly():
+    """Orthonormal rows, positive coordinates: x̂ = x, whatever the pre-bias."""
+    eye, centre = torch.eye(4, dtype=torch.float64)[None], torch.tensor([[1.0, -2, 3, 0]], dtype=torch.float64)
+    stack = Stack(eye, torch.zeros(1, 4, dtype=torch.float64), eye, centre, Relu())
+    x = centre[0] + torch.tensor([[1.0, 0, 2, 5], [0, 0.5, 0, 0]], dtype=torch.float64)
+    torch.testing.assert_close(stack.decode(stack.encode(x))[0], x)
+
+
+def test_the_start_has_equal_encoder_and_decoder_and_zero_biases():
+    start = Stack.start(Dictionary(features=7, pre_bias=True), DIMENSIONS, [0, 1])
+    assert torch.equal(start.encoder, start.decoder)
+    assert start.encoder.data_ptr() != start.decoder.data_ptr()
+    assert not start.encoder_bias.any() and not start.pre_bias.any()
+
+
+def test_each_member_starts_from_its_own_seed_whatever_its_company():
+    dictionary = Dictionary(features=7)
+    together = Stack.start(dictionary, DIMENSIONS, [3, 8, 5])
+    alone = Stack.start(dictionary, DIMENSIONS, [8])
+    assert torch.equal(together.decoder[1], alone.decoder[0])
+    assert not torch.equal(together.decoder[0], together.decoder[1])
+
+
+def test_a_start_is_not_the_truth_of_the_world_with_the_same_seed():
+    from unbraid.worlds import Superposition
+
+    world = Superposition(dimensions=DIMENSIONS, features=7, active=2.0, seed=4)
+    assert not torch.allclose(Stack.start(Dictionary(features=7), DIMENSIONS, [4]).decoder[0], world.directions)
+
+
+def test_without_pre_bias_there_is_no_such_parameter():
+    assert set(Stack.start(Dictionary(), 4, [0]).parameters()) == {"encoder", "encoder_bias", "decoder"}
+    assert "pre_bias" in Stack.start(Dictionary(pre_bias=True), 4, [0]).parameters()
+
+
+def test_leaves_share_storage_and_ask_for_gradients(stack):
+    leaves = stack.leaves()
+    for name, parameter in stack.parameters().items():
+        leaf = leaves.parameters()[name]
+        assert leaf.requires_grad and leaf.is_leaf and not parameter.requires_grad
+        assert leaf.data_ptr() == parameter.data_ptr()
+
+
+def test_normalise_keeps_directions_and_makes_lengths_one(stack):
+    before = stack.decoder.clone()
+    stack.normalise()
+    np.testing.assert_allclose(stack.decoder.norm(dim=-1).numpy(), 1, rtol=1e-12)
+    np.testing.assert_allclose((stack.decoder * before).sum(-1).numpy(), before.norm(dim=-1).numpy(), rtol=1e-12)
+
+
+def test_a_zero_row_stays_zero_and_finite():
+    stack = Stack.start(Dictionary(features=3), 4, [0])
+    stack.decoder[0, 1] = 0
+    stack.normalise()
+    assert stack.decoder.isfinite().all() and not stack.decoder[0, 1].any()

@@ -1,0 +1,182 @@
+"""What every mechanism promises, over the registry: list a mechanism here and it is tested."""
+
+import tomllib
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from unbraid.config import check, knobs, to_toml
+from unbraid.dictionaries import Dictionary, TopK
+from unbraid.mechanisms import MECHANISMS, Enabled, Signals, enabled
+from unbraid.mechanisms.mechanism import gather_signals
+from unbraid.members import across
+from unbraid.training.adam import Adam
+from unbraid.training.schedule import Training
+from unbraid.training.step import State, run_forward, step
+from unbraid.worlds import Superposition
+
+
+@dataclass(frozen=True)
+class Example:
+    """Settings under which it acts, settings that turn it off (None if none do), and what must be on beside it."""
+
+    settings: dict[str, Any]
+    off: dict[str, Any] | None
+    beside: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+EXAMPLES = {
+    "sparsity": [
+        Example({"weight": 0.4}, off={"weight": 0.0}),
+        Example({"weight": 2.0, "form": "published"}, off={"weight": 0.0, "form": "published"}),
+    ],
+}
+WORLD = Superposition(dimensions=6, features=9, active=2.0)
+DICTIONARIES = [Dictionary(features=8), Dictionary(features=8, activation=TopK(k=3), pre_bias=True)]
+TRAINING = Training(steps=16, batch=24, learning_rate=0.02, warmup_steps=2, decay_steps=4, clip=0.5)
+CASES = [(name, example) for name, examples in EXAMPLES.items() for example in examples]
+
+over_examples = pytest.mark.parametrize("name, example", CASES)
+over_dictionaries = pytest.mark.parametrize("dictionary", DICTIONARIES, ids=["relu", "topk"])
+
+
+def records(name, example, settings, factor=1.0):
+    """The mechanism and those beside it, with every knob times this factor; without it where settings are None."""
+    chosen = example.beside if settings is None else {**example.beside, name: settings}
+    kinds = {key: MECHANISMS[key](**values) for key, values in chosen.items()}
+    return {
+        key: record.model_copy(update={knob: factor * getattr(record, knob) for knob in knobs(type(record))})
+        for key, record in kinds.items()
+    }
+
+
+def stacked(members):
+    return {key: across([member[key] for member in members]) for key in members[0]}
+
+
+def begin(dictionary, mechanisms, seeds, relabel=None):
+    """A start in float64, if asked with the features of every member in another order."""
+    stack = State.start(dictionary, WORLD.dimensions, mechanisms, seeds).stack
+    stack = stack.with_parameters({name: p.double() for name, p in stack.parameters().items()})
+    if relabel is not None:
+        stack = stack.with_parameters(relabelled(stack.parameters(), relabel))
+    memories = {name: mechanism.start(stack) for name, mechanism in mechanisms.items()}
+    return State(stack, Adam.start(stack.parameters()), memories)
+
+
+def relabelled(tensors, order):
+    return {name: t[:, order].clone() if t.ndim > 1 and "pre_bias" not in name else t for name, t in tensors.items()}
+
+
+def go(state, training, mechanisms, until=TRAINING.steps):
+    dtype = state.stack.encoder.dtype
+    while state.step < until:
+        step(state, WORLD.batch(state.step, training.batch).x.to(dtype), training, mechanisms)
+    return state.tensors()
+
+
+def end(dictionary, mechanisms, seeds, rates=None):
+    training = across([TRAINING.model_copy(update={"learning_rate": rate}) for rate in rates or [0.02] * len(seeds)])
+    return go(begin(dictionary, mechanisms, seeds), training, mechanisms)
+
+
+def assert_same(tensors, others, tolerance=1e-9):
+    assert tensors.keys() == others.keys()
+    for name, tensor in tensors.items():
+        np.testing.assert_allclose(tensor.numpy(), others[name].numpy(), rtol=0, atol=tolerance, err_msg=name)
+
+
+def test_every_registered_mechanism_has_an_example():
+    assert set(EXAMPLES) == set(MECHANISMS)
+
+
+@over_examples
+def test_its_settings_survive_toml_and_its_presence_switches_it_on(name, example):
+    record = MECHANISMS[name](**example.settings)
+    tree = tomllib.loads(to_toml({name: record.tree()}))
+    assert enabled(check(Enabled, tree, "here")) == {name: record}
+
+
+@over_dictionaries
+@over_examples
+def test_it_does_something(name, example, dictionary):
+    acting = stacked([records(name, example, example.settings)] * 2)
+    plain = stacked([records(name, example, None)] * 2)
+    a, b = end(dictionary, acting, [0, 1]), end(dictionary, plain, [0, 1])
+    changed = (a["stack.encoder"] - b["stack.encoder"]).abs().amax((1, 2))
+    assert (changed > 1e-3).all()
+
+
+@over_dictionaries
+@over_examples
+def test_off_is_identity(name, example, dictionary):
+    if example.off is None:
+        pytest.skip("has no setting that turns it off")
+    off = stacked([records(name, example, example.off)] * 2)
+    plain = stacked([records(name, example, None)] * 2)
+    ours, theirs = end(dictionary, off, [0, 1]), end(dictionary, plain, [0, 1])
+    assert_same({key: t for key, t in ours.items() if key in theirs}, theirs, tolerance=1e-12)
+
+
+@over_dictionaries
+@over_examples
+def test_company_does_not_matter(name, example, dictionary):
+    """A member among others with other seeds, knobs and rates ends where it ends alone."""
+    members = [records(name, example, example.settings, factor) for factor in (3.0, 1.0, 0.5)]
+    together = end(dictionary, stacked(members), [7, 4, 1], rates=[0.05, 0.02, 0.01])
+    alone = end(dictionary, stacked(members[1:2]), [4], rates=[0.02])
+    assert_same({key: t[1:2] for key, t in together.items()}, alone)
+    assert (together["stack.encoder"][0] - together["stack.encoder"][1]).abs().max() > 1e-3
+
+
+@over_dictionaries
+@over_examples
+def test_relabelling_features_commutes_with_training(name, example, dictionary):
+    mechanisms, order = stacked([records(name, example, example.settings)] * 2), [3, 0, 7, 1, 6, 2, 5, 4]
+    plain = go(begin(dictionary, mechanisms, [0, 1]), TRAINING, mechanisms)
+    other = go(begin(dictionary, mechanisms, [0, 1], order), TRAINING, mechanisms)
+    assert_same(relabelled(plain, order), other)
+
+
+@over_dictionaries
+@over_examples
+def test_stopping_half_way_and_going_on_ends_with_the_same_bits(name, example, dictionary):
+    mechanisms, seeds = stacked([records(name, example, example.settings)] * 2), [0, 1]
+    whole = go(State.start(dictionary, WORLD.dimensions, mechanisms, seeds), TRAINING, mechanisms)
+
+    stopped = State.start(dictionary, WORLD.dimensions, mechanisms, seeds)
+    saved = {key: tensor.clone() for key, tensor in go(stopped, TRAINING, mechanisms, until=7).items()}
+    resumed = State.start(dictionary, WORLD.dimensions, mechanisms, [8, 9])
+    for key, tensor in resumed.tensors().items():
+        tensor.copy_(saved[key])
+    resumed.step = 7
+    ended = go(resumed, TRAINING, mechanisms)
+
+    assert whole.keys() == ended.keys()
+    assert all(torch.equal(tensor, ended[key]) for key, tensor in whole.items())
+
+
+@over_dictionaries
+@over_examples
+def test_gradients_of_its_penalty_are_those_of_finite_differences(name, example, dictionary, rng):
+    mechanisms = stacked([records(name, example, example.settings), records(name, example, example.settings, 2.0)])
+    state = begin(dictionary, mechanisms, [0, 1])
+    parameters = {key: p + 0.1 * torch.from_numpy(rng.standard_normal(p.shape)) for key, p in state.stack.parameters().items()}
+    signals, x = gather_signals(mechanisms, state.memories, state.stack), WORLD.batch(0, 6).x.double()
+
+    def cost(*values):
+        stack = state.stack.with_parameters(dict(zip(parameters, values, strict=True)))
+        return mechanisms[name].penalty(run_forward(stack, x, mechanisms, signals), stack, signals)
+
+    leaves = [p.requires_grad_() for p in parameters.values()]
+    if cost(*leaves) is None:
+        pytest.skip("has no penalty")
+    assert torch.autograd.gradcheck(cost, leaves)
+
+
+@over_examples
+def test_what_it_reads_and_writes_are_signals(name, example):
+    assert MECHANISMS[name].reads | MECHANISMS[name].writes <= set(Signals.__dataclass_fields__)

@@ -1,0 +1,89 @@
+"""What every world promises, over the registry: list a world here and it is tested."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from unbraid.config import check, to_toml
+from unbraid.worlds import WORLDS
+
+EXAMPLES = {
+    "superposition": [
+        {"dimensions": 16, "features": 24, "active": 3.0},
+        {"dimensions": 8, "features": 4, "active": 1.5, "decay": 0.7, "strength": "product", "noise": 0.1, "seed": 5},
+    ],
+}
+CASES = [(kind, settings) for kind, examples in EXAMPLES.items() for settings in examples]
+
+
+@pytest.fixture(params=CASES, ids=lambda case: f"{case[0]}-{len(case[1])}")
+def world(request):
+    kind, settings = request.param
+    return WORLDS[kind](**settings)
+
+
+def same(a, b):
+    return torch.equal(a.x, b.x) and torch.equal(a.truth.to_dense(), b.truth.to_dense())
+
+
+def test_every_registered_world_has_an_example():
+    assert set(EXAMPLES) == set(WORLDS)
+
+
+def test_its_settings_survive_toml(world):
+    import tomllib
+
+    assert check(type(world), tomllib.loads(to_toml(world.tree())), "here") == world
+
+
+def test_the_planted_directions_have_length_one(world):
+    np.testing.assert_allclose(np.linalg.norm(world.directions.numpy(), axis=1), 1, rtol=1e-6)
+    assert world.directions.shape[1] == world.dimensions
+
+
+def test_a_batch_can_be_made_again_bit_for_bit(world):
+    again = type(world)(**world.tree())
+    for split, position in [("train", 0), ("train", 9), ("evaluation", 0)]:
+        assert same(world.batch(position, 33, split), again.batch(position, 33, split))
+
+
+def test_a_batch_does_not_depend_on_what_was_drawn_before(world):
+    fresh = world.batch(5, 33)
+    for position in range(5):
+        world.batch(position, 33)
+    assert same(world.batch(5, 33), fresh)
+
+
+def test_another_position_split_or_seed_is_another_batch(world):
+    base = world.batch(3, 33)
+    assert not torch.equal(base.x, world.batch(4, 33).x)
+    assert not torch.equal(base.x, world.batch(3, 33, "evaluation").x)
+    other = type(world)(**{**world.tree(), "seed": world.seed + 1})
+    assert not torch.equal(base.x, other.batch(3, 33).x)
+    assert not torch.equal(world.directions, other.directions)
+
+
+def test_the_default_split_is_train(world):
+    assert same(world.batch(3, 33), world.batch(3, 33, "train"))
+
+
+@pytest.mark.parametrize("size", [1, 2, 33])
+def test_a_batch_has_the_size_asked_for(world, size):
+    batch = world.batch(0, size)
+    assert batch.x.shape == (size, world.dimensions)
+    assert batch.truth.to_dense().shape == (1, size, len(world.directions))
+    assert batch.x.dtype == torch.float32
+
+
+def test_each_feature_fires_as_often_as_it_says(world):
+    """Within exact binomial bounds that a true world leaves once in ten thousand features."""
+    samples = 20_000
+    counts = world.batch(0, samples).truth.counts()[0].numpy()
+    low, high = stats.binom.interval(1 - 1e-4, samples, world.probabilities.numpy())
+    assert ((low <= counts) & (counts <= high)).all()
+
+
+def test_no_feature_is_listed_twice_in_a_sample(world):
+    truth = world.batch(0, 2000).truth
+    assert (truth.l0() == (truth.to_dense() != 0).sum(-1)).all()
