@@ -206,7 +206,7 @@ def _stop_signals() -> Iterator[Callable[[], int | None]]:
     """Ctrl-C and SIGTERM ask the run to save and stop; a second one stops at once."""
     received: list[int] = []
 
-    def receive(number: int, frame: FrameType | None) -> None:
+    def receive(number: int, _frame: FrameType | None) -> None:
         received.append(number)
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 

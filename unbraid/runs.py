@@ -16,12 +16,12 @@ import os
 import platform
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from filelock import FileLock, Timeout
 
@@ -95,9 +95,8 @@ class Run:
 
     def scores(self) -> Tree:
         if not (self.path / "scores.json").is_file():
-            raise Refusal(
-                f"{self.path} has no scores yet (it is {self.status()['state']}); finish it with `unbraid resume {self.path}`"
-            )
+            state = self.status()["state"]
+            raise Refusal(f"{self.path} has no scores yet (it is {state}); finish it: `unbraid resume {self.path}`")
         return read_json(self.path / "scores.json")
 
     @contextmanager
@@ -146,6 +145,13 @@ class Log:
             self._file.truncate(keep)
         except OSError as problem:
             raise self._refusal(problem) from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(OSError):  # a full disk was reported when the line was written
+            self._file.close()
 
     def append(self, line: Tree) -> None:
         try:

@@ -52,7 +52,8 @@ def execute(run: Run, watcher: Watcher, asked_to_stop: Callable[[], int | None] 
 def work(group: Sequence[Member]) -> tuple[int, float]:
     """The steps of a stack, and what one of them costs in arbitrary units."""
     first = group[0].experiment
-    return first.training.steps, len(group) * first.dictionary.features * first.world.dimensions * first.training.batch
+    products = first.dictionary.features * first.world.dimensions * first.training.batch
+    return first.training.steps, float(len(group) * products)
 
 
 class _StackWork:
@@ -82,30 +83,30 @@ class _StackWork:
             self.watcher.say(sentence)
         if checkpoint is not None:
             _restore(self.state, checkpoint)
-        self.log = Log(self.folder / "log.jsonl", checkpoint.facts["log_bytes"] if checkpoint else 0)
         self.watcher.advance(self.index, self.state.step)
-        self._train()
+        with Log(self.folder / "log.jsonl", keep=checkpoint.facts["log_bytes"] if checkpoint else 0) as log:
+            self._train(log)
         write_arrays(self.folder / "weights.safetensors", _arrays(self.state.stack.parameters()))
         self.watcher.say(f"scoring stack {self.index + 1}")
         self._score()
 
-    def _train(self) -> None:
+    def _train(self, log: Log) -> None:
         try:
             for outcome in train(self.state, inputs_of(self.world, self.training), self.training, self.mechanisms):
                 last = self.state.step == self.training.steps
                 if self.state.step % self.saving.log_every == 0 or last:
-                    self._write_line(outcome)
+                    self._write_line(log, outcome)
                 if signal := self.asked_to_stop():
-                    self._save()
+                    self._save(log)
                     where = f"step {self.state.step} of stack {self.index + 1}"
                     raise Stopped(signal, f"stopped and saved at {where}; go on with: unbraid resume {self.run.path}")
                 if self.state.step % self.saving.checkpoint_every == 0 or last:
-                    self._save()
+                    self._save(log)
                 self.watcher.advance(self.index, self.state.step)
         except NotFinite as problem:
             raise self._explain(problem) from None
 
-    def _write_line(self, outcome: Outcome) -> None:
+    def _write_line(self, log: Log, outcome: Outcome) -> None:
         line = {
             "step": self.state.step,
             "rate": rate_factor(self.state.step - 1, self.training),
@@ -113,17 +114,17 @@ class _StackWork:
             "l0": outcome.codes.l0().double().mean(-1).tolist(),
             "mmcs": recovery.mmcs(recovery.cosines(self.world.directions, self.state.stack.directions)).tolist(),
         }
-        self.log.append(line)
+        log.append(line)
         self.watcher.show(self.index, line)
 
-    def _save(self) -> None:
-        facts = {"log_bytes": self.log.size()}
+    def _save(self, log: Log) -> None:
+        facts = {"log_bytes": log.size()}
         save_checkpoint(self.folder / "checkpoints", Checkpoint(self.state.step, _arrays(self.state.tensors()), facts))
 
     def _explain(self, problem: NotFinite) -> NotFinite:
         kept = sorted((self.folder / "checkpoints").glob("step-*.json"))
         good = (
-            f"the last good checkpoint is {kept[-1].with_suffix('.safetensors')}"
+            f"the last good checkpoint is {kept[-1].with_suffix('')}"
             if kept
             else "no checkpoint was saved yet"
         )

@@ -1,0 +1,140 @@
+"""Recovery against loops, brute force and scipy, and against the published figures of chance and ceiling."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+import torch
+from scipy import integrate, stats
+from scipy.optimize import linear_sum_assignment
+
+from unbraid.metrics.recovery import best_cosine, cosines, match, matched_cosine, mcc, mmcs, recovered
+
+
+def directions(seed, *shape):
+    return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape))
+
+
+def unit(seed, *shape):
+    return torch.nn.functional.normalize(directions(seed, *shape), dim=-1)
+
+
+def looped_cosines(truth, learned):
+    table = np.zeros((len(learned), len(truth), learned.shape[1]))
+    for m, t, f in np.ndindex(table.shape):
+        a, b = truth[t].numpy(), learned[m, f].numpy()
+        table[m, t, f] = a @ b / (np.linalg.norm(a) * np.linalg.norm(b))
+    return table
+
+
+@pytest.fixture
+def table():
+    return cosines(directions(0, 6, 5), directions(1, 3, 9, 5))
+
+
+def test_cosines_are_those_of_a_loop_whatever_the_lengths(table):
+    np.testing.assert_allclose(table.numpy(), looped_cosines(directions(0, 6, 5), directions(1, 3, 9, 5)), atol=1e-12)
+
+
+def test_mmcs_is_the_mean_of_the_largest_signed_cosine(table):
+    expected = [sum(max(row) for row in member) / len(member) for member in table.tolist()]
+    np.testing.assert_allclose(mmcs(table).numpy(), expected, atol=1e-12)
+    np.testing.assert_allclose(best_cosine(table).numpy(), [[max(row) for row in m] for m in table.tolist()], atol=1e-12)
+
+
+def test_an_opposite_direction_does_not_count():
+    truth = torch.eye(3, dtype=torch.float64)
+    assert mmcs(cosines(truth, -truth[None])).tolist() == [0.0]
+
+
+@pytest.mark.parametrize("true, learned", [(4, 4), (4, 6), (5, 3)])
+def test_the_matching_is_the_best_of_all_matchings(true, learned):
+    table = cosines(directions(2, true, 4), directions(3, 2, learned, 4))
+    smaller = min(true, learned)
+    for member, scores in enumerate(table.numpy()):
+        long = scores if true <= learned else scores.T
+        best = max(sum(long[i, j] for i, j in enumerate(order)) for order in permutations(range(max(true, learned)), smaller))
+        assert mcc(table, match(table))[member].item() == pytest.approx(best / smaller)
+
+
+def test_the_matching_is_scipys():
+    table = cosines(directions(4, 40, 12), directions(5, 2, 60, 12))
+    for member, scores in enumerate(table.numpy()):
+        rows, columns = linear_sum_assignment(-scores)
+        assert match(table)[member].tolist() == columns.tolist()
+        assert mcc(table, match(table))[member].item() == pytest.approx(scores[rows, columns].mean())
+
+
+def test_no_learned_feature_is_matched_twice(table):
+    assert all(len(set(member)) == len(member) for member in match(table).tolist())
+
+
+def test_a_small_dictionary_leaves_true_features_without_a_match():
+    truth = unit(6, 7, 5)
+    table = cosines(truth, truth[None, [4, 1, 6]])
+    matched = match(table)
+    assert matched.tolist() == [[-1, 1, -1, -1, 0, -1, 2]]
+    np.testing.assert_allclose(matched_cosine(table, matched).numpy(), [[0, 1, 0, 0, 1, 0, 1]], atol=1e-12)
+    assert mcc(table, matched).item() == pytest.approx(1)
+    assert recovered(table, matched).item() == pytest.approx(3 / 7)
+
+
+def test_recovered_is_the_share_of_matches_at_least_so_near():
+    table = cosines(directions(7, 9, 3), directions(8, 2, 12, 3))
+    for at_least in (0.0, 0.5, 0.9, 1.1):
+        matched = match(table)
+        expected = [
+            sum(scores[t, matched[m, t]] >= at_least for t in range(9)) / 9 for m, scores in enumerate(table.numpy())
+        ]
+        np.testing.assert_allclose(recovered(table, matched, at_least).numpy(), expected, atol=1e-6)
+
+
+def test_the_truth_in_any_order_and_of_any_length_is_recovered_whole():
+    truth = unit(9, 8, 6)
+    order = [3, 1, 7, 0, 2, 6, 5, 4]
+    table = cosines(truth, 5 * truth[None, order])
+    assert mmcs(table).item() == pytest.approx(1)
+    assert mcc(table, match(table)).item() == pytest.approx(1)
+    assert recovered(table, match(table)).item() == 1
+    assert [order[f] for f in match(table)[0].tolist()] == list(range(8))
+
+
+def test_one_feature_cannot_stand_for_two_true_ones():
+    truth = torch.tensor([[1.0, 0.0], [0.8, 0.6]])
+    table = cosines(truth, torch.tensor([[[1.0, 0.0], [-1.0, 0.0]]]))
+    assert mmcs(table).item() == pytest.approx((1 + 0.8) / 2)
+    assert mcc(table, match(table)).item() == pytest.approx((1 - 0.8) / 2)
+
+
+def test_zero_rows_have_cosine_zero_with_everything():
+    learned = unit(10, 1, 4, 6)
+    learned[0, 2] = 0
+    truth = unit(11, 5, 6)
+    truth[3] = 0
+    table = cosines(truth, learned)
+    assert table.isfinite().all()
+    assert not table[0, :, 2].any() and not table[0, 3].any()
+
+
+# Published figures (seed 002): 512 true features in 256 dimensions
+
+
+def expected_largest(count, d=256):
+    """The mean of the largest of `count` cosines of random directions, exactly: (1 + cosine) / 2 is Beta((d-1)/2, ·)."""
+    law = stats.beta((d - 1) / 2, (d - 1) / 2, loc=-1, scale=2)
+    return 1 - integrate.quad(lambda c: law.cdf(c) ** count, -1, 1, limit=200, points=[0, 0.1, 0.2, 0.3])[0]
+
+
+@pytest.mark.parametrize("size, floor", [(128, 0.162), (256, 0.176), (512, 0.188), (1024, 0.203)])
+def test_a_random_dictionary_scores_the_published_floor(size, floor):
+    table = cosines(unit(12, 512, 256), unit(13, 2, size, 256))
+    np.testing.assert_allclose(mmcs(table).numpy(), floor, atol=0.01)
+    np.testing.assert_allclose(mmcs(table).numpy(), expected_largest(size), atol=0.004)
+
+
+@pytest.mark.parametrize("size, ceiling", [(128, 0.371), (256, 0.587), (512, 1.0)])
+def test_an_oracle_scores_the_published_ceiling(size, ceiling):
+    truth = unit(14, 512, 256)
+    table = cosines(truth, truth[None, :size])
+    assert mmcs(table).item() == pytest.approx(ceiling, abs=0.01)
+    assert mmcs(table).item() == pytest.approx((size + (512 - size) * expected_largest(size)) / 512, abs=0.004)

@@ -1,0 +1,126 @@
+"""Whatever is done to a configuration, a user gets a valid run or one sentence; never a traceback."""
+
+import copy
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from unbraid import cli
+
+GOOD = """
+title = "small"
+seed = 1
+[world]
+kind = "superposition"
+dimensions = 6
+features = 9
+decay = 0.9
+active = 1.5
+strength = "product"
+noise = 0.1
+[dictionary]
+features = 7
+pre_bias = true
+activation = { kind = "topk", k = 3 }
+[training]
+steps = 3
+batch = 8
+learning_rate = 0.01
+warmup_steps = 1
+decay_steps = 1
+clip = 1.0
+fidelity = "mean_square"
+[mechanisms.sparsity]
+weight = 0.1
+form = "published"
+[scoring]
+samples = 64
+[saving]
+log_every = 1
+checkpoint_every = 2
+[sweep]
+seed = [0, 1]
+"mechanisms.sparsity.weight" = [0.0, 0.2]
+"""
+
+VALUES = st.one_of(
+    st.integers(-3, 12),
+    st.sampled_from([0.0, -0.5, 0.5, 1.0, 1.5, 1e-30, 1e9, float("nan"), float("inf")]),
+    st.sampled_from(["", "relu", "topk", "published", "µ", "x" * 300, True, False]),
+    st.lists(st.integers(-1, 3), max_size=3),
+    st.sampled_from([{}, {"kind": "relu"}, {"kind": "topk", "k": 4}, {"weight": 0.3}, [{}], [[1]], [{"kind": "relu"}]]),
+)
+
+
+def tables(tree: dict[str, Any]) -> list[dict[str, Any]]:
+    """Every table of a configuration, the whole included."""
+    return [tree, *(found for value in tree.values() if isinstance(value, dict) for found in tables(value))]
+
+
+@st.composite
+def mutated_trees(draw: st.DrawFn) -> bytes:
+    """One to three keys replaced, dropped, misspelt or added, anywhere."""
+    tree = copy.deepcopy(tomllib.loads(GOOD))
+    for _ in range(draw(st.integers(1, 3))):
+        table = draw(st.sampled_from(tables(tree)))
+        key = draw(st.sampled_from(sorted(table) or ["k"]))
+        match draw(st.sampled_from(["replace", "drop", "misspell", "add"])):
+            case "replace":
+                table[key] = draw(VALUES)
+            case "drop":
+                table.pop(key, None)
+            case "misspell":
+                table[key[:-1] + "x"] = table.pop(key, 0)
+            case _:
+                table[draw(st.text("abcs._", max_size=5))] = draw(VALUES)
+    return tomli_w.dumps(tree).encode()
+
+
+@st.composite
+def mutated_bytes(draw: st.DrawFn) -> bytes:
+    """A byte dropped, doubled or replaced in the text of the file."""
+    text = bytearray(GOOD.encode())
+    place = draw(st.integers(0, len(text) - 1))
+    text[place : place + 1] = draw(st.sampled_from([b"", b"\xff", b"\x00", b"'", b"]", b"=", b"-", b"\n", b"0", b"."]))
+    return bytes(text)
+
+
+def run(content: bytes, folder: Path, capsys: pytest.CaptureFixture[str]) -> int:
+    (folder / "mutated.toml").write_bytes(content)
+    words = ["run", str(folder / "mutated.toml"), "--runs", str(folder / "runs"), "-q"]
+    code = cli.guarded(lambda: cli.app(words))
+    out, err = capsys.readouterr()
+    if code == 0:
+        assert Path(out.strip(), "scores.json").is_file()
+    else:
+        assert code == 2 or (code == 1 and "is not finite at step" in err), err
+        assert err.startswith("unbraid: ")
+        assert len(err.splitlines()) == 1, err
+        assert "error of ours" not in err
+    return code
+
+
+@pytest.mark.parametrize("mutation", [mutated_trees(), mutated_bytes()], ids=["keys and values", "bytes"])
+def test_a_mutated_configuration_is_run_or_refused(
+    mutation: st.SearchStrategy[bytes],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr("unbraid.reports.page.write_report", lambda runs, path: path)  # drawing is tested elsewhere
+    codes: list[int] = []
+
+    @settings(max_examples=200, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @given(mutation)
+    def check(content: bytes) -> None:
+        codes.append(run(content, tmp_path, capsys))
+
+    check()
+    assert len(codes) >= 200
+    assert codes.count(0) >= 5  # some mutations are harmless and run
+    assert codes.count(2) >= 50

@@ -1,0 +1,271 @@
+"""The command line as a user meets it: every command, every refusal, exit codes, and what is printed last."""
+
+import json
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from unbraid import cli
+from unbraid.files import read_arrays, read_json
+from unbraid.runs import Run
+
+TINY = """
+[world]
+dimensions = 8
+features = 12
+active = 2.0
+[dictionary]
+features = 10
+[training]
+steps = 12
+batch = 16
+[mechanisms.sparsity]
+weight = 0.1
+[scoring]
+samples = 256
+[saving]
+log_every = 3
+checkpoint_every = 4
+[sweep]
+seed = [0, 1]
+"""
+
+
+def unbraid(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
+    """Run the command in this process: exit code, standard output, standard error."""
+    code = cli.guarded(lambda: cli.app([str(word) for word in words]))
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.toml"
+    path.write_text(TINY)
+    return path
+
+
+@pytest.fixture
+def finished(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    code, out, _ = unbraid(capsys, "run", config, "--runs", tmp_path / "runs", "--name", "one")
+    assert code == 0
+    return Run.open(Path(out.splitlines()[-1]))
+
+
+def test_run_prints_the_run_directory_last_and_leaves_everything(finished: Run):
+    found = {str(path.relative_to(finished.path)) for path in finished.path.rglob("*") if path.is_file()}
+    stack = {f"stacks/00/{name}" for name in ("log.jsonl", "members.json", "scores.json", "weights.safetensors")}
+    assert {"config.toml", "environment.json", "scores.json", "report.html", "status.json"} | stack <= found
+    assert finished.status()["state"] == "finished"
+    assert not [name for name in found if name.endswith((".pkl", ".pt", ".part"))]
+    assert [json.loads(line)["step"] for line in (finished.stack(0) / "log.jsonl").open()] == [3, 6, 9, 12]
+
+
+def test_quiet_prints_only_the_run_directory(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    code, out, err = unbraid(capsys, "run", config, "--runs", tmp_path, "--name", "q", "--quiet")
+    assert (code, out.strip(), err) == (0, str(tmp_path / "q"), "")
+
+
+def test_overrides_change_settings_and_are_written_down(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    words = ("training.steps=2", "dictionary.activation={kind='topk', k=3}", "sweep.seed=[7]", "title=hello")
+    code, out, _ = unbraid(capsys, "run", config, *words, "--runs", tmp_path, "-q")
+    kept = Run.open(Path(out.strip())).config()
+    assert code == 0
+    assert kept["training"]["steps"] == 2
+    assert kept["dictionary"]["activation"] == {"kind": "topk", "k": 3}
+    assert (kept["sweep"]["seed"], kept["title"]) == ([7], "hello")
+    assert kept["world"]["decay"] == 0.99  # defaults are written out
+
+
+def test_list_show_and_report_read_what_run_wrote(finished: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    runs = ("--runs", finished.path.parent)
+    assert "one" in unbraid(capsys, "list", *runs)[1]
+    assert "mmcs" in unbraid(capsys, "show", "one", *runs)[1].lower()
+    shown = json.loads(unbraid(capsys, "show", "one", "--json", *runs)[1])
+    assert {"name", "path", "state", "config", "environment", "settings", "differences", "figures"} == set(shown)
+    mmcs = shown["settings"][0]["metrics"]["mmcs"]
+    assert set(mmcs) == {"value", "interval", "chance", "ceiling", "members"}
+    assert all(Path(path).is_file() for path in shown["figures"].values())
+    code, out, _ = unbraid(capsys, "report", finished.path, "-o", tmp_path / "page.html")
+    assert code == 0
+    assert Path(out.strip()).read_text().startswith("<!doctype html>")
+
+
+def test_resume_of_a_finished_run_changes_nothing(finished: Run, capsys: pytest.CaptureFixture[str]):
+    before = (finished.stack(0) / "weights.safetensors").read_bytes(), finished.scores()
+    assert unbraid(capsys, "resume", finished.path, "-q")[0] == 0
+    assert before == ((finished.stack(0) / "weights.safetensors").read_bytes(), finished.scores())
+
+
+def test_configs_that_ship_are_listed_and_valid(capsys: pytest.CaptureFixture[str]):
+    from unbraid.config import read_toml
+    from unbraid.studies import shipped
+    from unbraid.sweeps.grid import expand
+
+    out = unbraid(capsys, "configs")[1]
+    for path in shipped():
+        assert path.stem in out
+        assert path.read_text().startswith(f"# unbraid run configs/{path.name}")
+        assert expand(read_toml(path), path.name)
+
+
+REFUSED = {
+    "unknown key": (["training.stepps=3"], "did you mean 'steps'"),
+    "unknown table": (["wolrd.features=3"], "did you mean 'world'"),
+    "unknown mechanism": (["mechanisms.sparsty.weight=1"], "did you mean 'sparsity'"),
+    "wrong type": (["training.steps=many"], "training.steps is 'many'"),
+    "fraction of a step": (["training.steps=1.5"], "training.steps is 1.5"),
+    "zero size": (["dictionary.features=0"], "dictionary.features is 0"),
+    "negative size": (["world.dimensions=-4"], "world.dimensions is -4"),
+    "not a number": (["mechanisms.sparsity.weight=nan"], "finite"),
+    "k larger than f": (["dictionary.activation={kind='topk', k=11}"], "1 to 10"),
+    "unknown kind": (["dictionary.activation.kind=rleu"], "did you mean 'relu'"),
+    "missing k": (["dictionary.activation={kind='topk'}"], "dictionary.activation.k"),
+    "too active": (["world.active=500"], "accepted: active below"),
+    "schedule": (["training.warmup_steps=99"], "together at most 12"),
+    "empty sweep list": (["sweep.seed=[]"], "a list of at least one value"),
+    "sweep of nothing": (["sweep.nothing=[1]"], "cannot be swept"),
+    "sweep of an unknown path": (["sweep.'training.stps'=[1]"], "did you mean 'steps'"),
+    "sweep twice": (["sweep.seed=[1, 1]"], "names a value twice"),
+    "sweep of a bad value": (["sweep.'training.steps'=[0]"], "training.steps is 0"),
+    "not an override": (["training.steps"], "PATH=VALUE"),
+    "bad path": (["training..steps=3"], "dotted path"),
+    "larger than memory": (["dictionary.features=16000000", "world.dimensions=1000000"], "GiB"),
+    "a name with a slash": (["--name", "a/b"], "without slashes"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_bad_configuration_gets_one_sentence(
+    case: str, config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    words, expected = REFUSED[case]
+    code, out, err = unbraid(capsys, "run", config, *words, "--runs", tmp_path / "runs")
+    assert (code, out) == (2, "")
+    assert expected in err
+    assert err.startswith("unbraid: ")
+    assert len(err.splitlines()) == 1
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [(b"[world\n", "is not valid TOML"), (b"\xff\xfe", "UTF-8"), (b"sweep = 3\n", "a table of dotted paths")],
+)
+def test_unreadable_toml_gets_one_sentence(
+    content: bytes, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "bad.toml").write_bytes(content)
+    code, _, err = unbraid(capsys, "run", tmp_path / "bad.toml")
+    assert code == 2
+    assert expected in err
+
+
+def test_files_and_runs_that_are_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert "did you mean 'quickstart'" in unbraid(capsys, "run", "quickstrt.toml")[2]
+    assert "a TOML file" in unbraid(capsys, "run", tmp_path)[2]
+    for command in ("resume", "show", "report"):
+        code, _, err = unbraid(capsys, command, "nothing", "--runs", tmp_path)
+        assert (code, "there is no run 'nothing'" in err) == (2, True)
+        (tmp_path / "empty").mkdir(exist_ok=True)
+        code, _, err = unbraid(capsys, command, tmp_path / "empty")
+        assert (code, "is not a run directory" in err) == (2, True)
+    assert unbraid(capsys, "list", "--runs", tmp_path / "none")[0] == 0
+
+
+def test_a_taken_name_is_refused(finished: Run, config: Path, capsys: pytest.CaptureFixture[str]):
+    code, _, err = unbraid(capsys, "run", config, "--runs", finished.path.parent, "--name", "one")
+    assert (code, "exists already" in err) == (2, True)
+
+
+def test_a_folder_that_cannot_be_written_is_refused(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "file").write_text("")
+    code, _, err = unbraid(capsys, "run", config, "--runs", tmp_path / "file")
+    assert (code, "cannot write" in err, len(err.splitlines())) == (2, True, 1)
+
+
+def test_a_run_that_another_process_writes_is_refused(finished: Run, capsys: pytest.CaptureFixture[str]):
+    lock = f"lock = FileLock({str(finished.path / 'lock')!r}); lock.acquire()"
+    script = f"import time; from filelock import FileLock; {lock}; print(1, flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        code, _, err = unbraid(capsys, "resume", finished.path)
+        other.kill()
+    assert (code, "being written by another process" in err) == (2, True)
+    assert unbraid(capsys, "resume", finished.path, "-q")[0] == 0  # the lock went with its process
+
+
+def test_a_loss_that_is_not_finite_names_step_term_and_checkpoint(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    rates = "sweep.'training.learning_rate'=[0.001, 1e30]"
+    words = (rates, "saving.checkpoint_every=1", "training.steps=50", "dictionary.pre_bias=true")
+    code, _, err = unbraid(capsys, "run", config, *words, "--runs", tmp_path, "--name", "hot", "-q")
+    assert code == 1
+    assert "loss term 'fidelity'" in err
+    assert "1e+30" in err
+    kept = Run.open(tmp_path / "hot")
+    named = err.split("the last good checkpoint is ")[1].split(";")[0]
+    assert Path(f"{named}.safetensors").is_file()
+    assert all(np.isfinite(array).all() for array in read_arrays(Path(f"{named}.safetensors")).values())
+    assert kept.status()["state"] == "failed"
+
+
+def launch(*words: object, **options: object) -> "subprocess.Popen[str]":
+    """The command in a process of its own."""
+    command = [sys.executable, "-c", "from unbraid.cli import main; main()", *map(str, words)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)  # pyright: ignore[reportCallIssue, reportArgumentType, reportReturnType]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_says_how_to_resume(number: signal.Signals, config: Path, tmp_path: Path):
+    process = launch("run", config, "training.steps=100000", "saving.log_every=1", "--runs", tmp_path, "--name", "long")
+    log = tmp_path / "long" / "stacks" / "00" / "log.jsonl"
+    deadline = time.monotonic() + 60
+    while not (log.is_file() and log.stat().st_size) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert f"unbraid resume {tmp_path / 'long'}" in err
+    assert "Traceback" not in err
+    run = Run.open(tmp_path / "long")
+    assert run.status()["state"] == "stopped"
+    newest = max((run.stack(0) / "checkpoints").glob("*.json"))
+    assert read_json(newest)["facts"]["log_bytes"] == log.stat().st_size
+
+
+def test_no_space_left_is_one_sentence_and_nothing_is_lost(config: Path, tmp_path: Path):
+    """A limit on file size stands for a full disk: the write fails inside the system, as it would there."""
+
+    def limit() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+    big = ("dictionary.features=64", "training.steps=40")
+    process = launch("run", config, *big, "--runs", tmp_path, "--name", "full", preexec_fn=limit)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 2
+    assert "cannot write" in err
+    assert "Traceback" not in err
+    assert not list(tmp_path.rglob("*.part"))
+    process = launch("resume", tmp_path / "full", "-q")
+    process.communicate(timeout=120)
+    assert process.returncode == 0
+
+
+def test_help_imports_nothing_heavy():
+    script = "import sys; from unbraid import cli\ntry: cli.app(['--help'])\nexcept SystemExit: pass\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert not loaded & {"torch", "numpy", "scipy", "matplotlib", "pydantic", "sklearn", "jaxtyping"}
+    assert "unbraid.cli" in loaded

@@ -1,0 +1,134 @@
+"""A run killed at any moment, however often, ends with the same bits as one never stopped."""
+
+import multiprocessing
+import random
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from unbraid import cli
+from unbraid.config import read_toml, to_toml
+from unbraid.progress import Silent
+from unbraid.runs import Run
+from unbraid.sweeps.execute import execute
+from unbraid.sweeps.grid import resolve
+
+CONFIG = """
+[world]
+dimensions = 16
+features = 24
+active = 3.0
+[training]
+steps = 150
+batch = 64
+clip = 1.0
+warmup_steps = 10
+decay_steps = 50
+[dictionary]
+features = 32
+pre_bias = true
+[mechanisms.sparsity]
+weight = 0.1
+[scoring]
+samples = 1024
+[saving]
+log_every = 2
+checkpoint_every = 3
+[sweep]
+"dictionary.activation" = [{ kind = "relu" }, { kind = "topk", k = 4 }]
+"training.learning_rate" = [1e-3, 1e-2]
+seed = [0, 1]
+"""
+
+KILLS = 24
+ONE_LAUNCHER = multiprocessing.get_context("forkserver")
+ONE_LAUNCHER.set_forkserver_preload(["unbraid.cli", "unbraid.sweeps.execute", "unbraid.reports.page"])
+
+
+def make(parent: Path, name: str) -> Run:
+    (parent / "c.toml").write_text(CONFIG)
+    return Run.create(parent, name, to_toml(resolve(read_toml(parent / "c.toml"), "c.toml")))
+
+
+def launch(run: Run) -> "multiprocessing.process.BaseProcess":
+    process = ONE_LAUNCHER.Process(target=cli.resume, args=(str(run.path), run.path.parent, True))
+    process.start()
+    return process
+
+
+def results(run: Run) -> dict[str, bytes]:
+    """Everything a run ends with that must not depend on how it got there."""
+    names = ["weights.safetensors", "log.jsonl", "scores.json", "tables.safetensors", "members.json"]
+    kept = {f"{folder.name}/{name}": (folder / name).read_bytes() for folder in run.stacks() for name in names}
+    return {**kept, "scores.json": (run.path / "scores.json").read_bytes()}
+
+
+@pytest.fixture(scope="module")
+def never_stopped(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    run = make(tmp_path_factory.mktemp("whole"), "whole")
+    process = launch(run)
+    process.join(120)
+    assert process.exitcode == 0
+    return run
+
+
+def test_killed_again_and_again_it_ends_with_the_same_bits(never_stopped: Run, tmp_path: Path):
+    moments = random.Random(0)
+    kills = victims = 0
+    reached: set[int] = set()
+    while kills < KILLS:
+        run, alive = make(tmp_path, f"victim-{victims}"), True
+        victims += 1
+        while alive:
+            process = launch(run)
+            process.join(moments.uniform(0.02, 0.5) if kills < KILLS else 120)
+            alive = process.exitcode is None
+            if alive:
+                process.kill()
+                process.join()
+                kills += 1
+                reached.add(len(list(run.path.rglob("log.jsonl"))))
+            else:
+                assert process.exitcode == 0
+        assert results(run) == results(never_stopped)
+    assert reached >= {1, 2}  # killed in the first stack and in the second
+
+
+@pytest.mark.parametrize("damage", ["torn arrays", "flipped byte", "torn card", "no arrays"])
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(damage: str, never_stopped: Run, tmp_path: Path):
+    shutil.copytree(never_stopped.path, tmp_path / "run")
+    run = Run.open(tmp_path / "run")
+    for name in ("weights.safetensors", "scores.json"):
+        (run.stack(1) / name).unlink()
+    newest = max((run.stack(1) / "checkpoints").glob("*.safetensors"))
+    content = newest.read_bytes()
+    match damage:
+        case "torn arrays":
+            newest.write_bytes(content[: len(content) // 2])
+        case "flipped byte":
+            newest.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        case "torn card":
+            newest.with_suffix(".json").write_bytes(newest.with_suffix(".json").read_bytes()[:-9])
+        case _:
+            newest.unlink()
+    said: list[str] = []
+    watcher = Silent()
+    watcher.say = said.append  # pyright: ignore[reportAttributeAccessIssue]
+    execute(run, watcher)
+    assert any(newest.stem in sentence and "damaged" in sentence for sentence in said)
+    assert results(run) == results(never_stopped)
+
+
+def test_training_does_not_depend_on_how_often_it_is_saved_or_logged(never_stopped: Run, tmp_path: Path):
+    run = make(tmp_path, "seldom")
+    seldom = CONFIG.replace("log_every = 2", "log_every = 1000").replace("checkpoint_every = 3", "checkpoint_every = 1000")
+    (tmp_path / "seldom.toml").write_text(seldom)
+    (run.path / "config.toml").write_text(to_toml(resolve(read_toml(tmp_path / "seldom.toml"), "seldom.toml")))
+    started = time.monotonic()
+    process = launch(run)
+    process.join(120)
+    assert process.exitcode == 0, time.monotonic() - started
+    ours, theirs = results(run), results(never_stopped)
+    assert {k: v for k, v in ours.items() if "log" not in k} == {k: v for k, v in theirs.items() if "log" not in k}

@@ -1,0 +1,19 @@
+"""Draw every figure of a finished run, and keep each as a PNG in the run directory."""
+
+from unbraid.files import write_bytes
+from unbraid.reports.canvas import Plate
+from unbraid.reports.feature_figures import cosines, firing_rates, recovery
+from unbraid.reports.findings import Findings
+from unbraid.reports.run_figures import curves, scores
+
+PLATES = (scores, curves, recovery, cosines, firing_rates)
+"""In the order a reader meets them."""
+
+
+def draw(findings: Findings) -> list[Plate]:
+    """All plates of this run; their pictures are written to its `figures` folder."""
+    plates = [plate for draw_plate in PLATES if (plate := draw_plate(findings)).pictures]
+    for plate in plates:
+        for picture in plate.pictures:
+            write_bytes(findings.run.path / "figures" / f"{picture.name}.png", picture.png)
+    return plates

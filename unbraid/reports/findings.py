@@ -1,0 +1,184 @@
+"""Read a finished run from its directory, once, into what figures and tables ask for."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from unbraid.config import Tree
+from unbraid.errors import Refusal
+from unbraid.files import Arrays, read_arrays, read_json
+from unbraid.runs import Run, read_log
+
+REPLICATES = ("seed", "world.seed")
+
+
+@dataclass(frozen=True)
+class Score:
+    """One metric of one setting: its mean over replicates, and what to hold it against; None is missing."""
+
+    value: float | None
+    interval: tuple[float, float] | None
+    chance: float | None
+    ceiling: float | None
+    members: list[float | None]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One combination of what was swept, and where its members are."""
+
+    index: int
+    label: str
+    places: list[tuple[int, int]]
+    """Stack and position in it, of each member."""
+    replicates: list[str]
+    scores: dict[str, Score]
+
+    def value(self, metric: str) -> float | None:
+        return self.scores[metric].value if metric in self.scores else None
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A logged quantity against training steps, for every member of a setting."""
+
+    steps: np.ndarray
+    values: np.ndarray
+    """Members × steps."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All that a finished run left on disk, except its weights."""
+
+    run: Run
+    config: Tree
+    settings: list[Setting]
+    differences: list[Tree]
+    logs: list[list[Tree]]
+    tables: list[Arrays]
+
+    @property
+    def title(self) -> str:
+        return str(self.config.get("title") or self.run.name)
+
+    def best(self) -> Setting | None:
+        ranked = self.ranked()
+        return ranked[0] if ranked and ranked[0].value("mmcs") is not None else None
+
+    def ranked(self) -> list[Setting]:
+        """The settings from the highest MMCS to the lowest, those without one last."""
+        return sorted(self.settings, key=lambda setting: -_or(setting.value("mmcs"), -math.inf))
+
+    def some(self, most: int) -> list[Setting]:
+        """At most this many settings: all, or spread evenly from the highest MMCS to the lowest, in their own order."""
+        if len(self.settings) <= most:
+            return self.settings
+        ranked = self.ranked()
+        kept = [ranked[round(place)] for place in np.linspace(0, len(ranked) - 1, most)]
+        return sorted(kept, key=lambda setting: setting.index)
+
+    def terms(self) -> list[str]:
+        """The loss terms that any stack logged, in the order they appear."""
+        return list(dict.fromkeys(term for log in self.logs for line in log for term in line["terms"]))
+
+    def curve(self, setting: Setting, name: str, term: bool = False) -> Curve | None:
+        """A loss term or another logged quantity; None where this setting did not log it."""
+        found: list[np.ndarray] = []
+        steps: list[int] = []
+        for stack, position in setting.places:
+            lines = [(line["step"], (line["terms"] if term else line).get(name)) for line in self.logs[stack]]
+            kept = [(step, values[position]) for step, values in lines if values is not None]
+            steps = [step for step, _ in kept] or steps
+            found += [np.array([value for _, value in kept], dtype=float)] if kept else []
+        shortest = min((len(values) for values in found), default=0)
+        if not shortest:
+            return None
+        return Curve(np.array(steps[:shortest]), np.stack([values[:shortest] for values in found]))
+
+    def table(self, setting: Setting, name: str) -> np.ndarray:
+        """A table of every member of a setting, members first."""
+        return np.stack([self.tables[stack][name][position] for stack, position in setting.places]).astype(float)
+
+    def probabilities(self, setting: Setting) -> np.ndarray:
+        """How often each planted feature fires."""
+        return self.tables[setting.places[0][0]]["probabilities"]
+
+    def cosines(self, setting: Setting) -> np.ndarray | None:
+        """True × learned features in matched order, of the first member that kept them."""
+        kept = (self.tables[stack].get(f"cosines.{position}") for stack, position in setting.places)
+        return next((table.astype(float) for table in kept if table is not None), None)
+
+
+def read_findings(run: Run) -> Findings:
+    """Everything a report needs, or a refusal if the run is not finished."""
+    state = run.status()["state"]
+    if state != "finished":
+        raise Refusal(
+            f"{run.path} is {state}, and only a finished run can be reported; finish it with `unbraid resume {run.path}`"
+        )
+    scores = run.scores()
+    return Findings(
+        run,
+        run.config(),
+        [read_setting(index, setting) for index, setting in enumerate(scores["settings"])],
+        scores["differences"],
+        [read_log(folder / "log.jsonl") for folder in run.stacks()],
+        [read_arrays(folder / "tables.safetensors") for folder in run.stacks()],
+    )
+
+
+def read_setting(index: int, card: Tree) -> Setting:
+    return Setting(
+        index,
+        card["label"],
+        [(member["stack"], member["member"]) for member in card["members"]],
+        [member["replicate"] for member in card["members"]],
+        {metric: _score(found) for metric, found in card["metrics"].items()},
+    )
+
+
+def flat_sweep(config: Tree) -> dict[str, list[Any]]:
+    """The swept values by their dotted path."""
+
+    def walk(tree: Tree, prefix: str) -> dict[str, list[Any]]:
+        flat: dict[str, list[Any]] = {}
+        for key, value in tree.items():
+            flat |= walk(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+        return flat
+
+    return walk(config.get("sweep", {}), "")
+
+
+def sweep_size(config: Tree) -> tuple[int, int]:
+    """How many settings, and how many replicates of each."""
+    sweep = flat_sweep(config)
+    replicates = math.prod(len(sweep[path]) for path in REPLICATES if path in sweep)
+    return math.prod(len(values) for values in sweep.values()) // replicates, replicates
+
+
+def environment(run: Run) -> Tree:
+    return read_json(run.path / "environment.json")
+
+
+def figure_paths(run: Run) -> dict[str, str]:
+    return {path.stem: str(path.resolve()) for path in sorted((run.path / "figures").glob("*.png"))}
+
+
+def finite(values: Sequence[float | None]) -> list[float]:
+    return [value for value in values if value is not None and math.isfinite(value)]
+
+
+def _score(card: Tree) -> Score:
+    interval = card["interval"]
+    whole = interval is not None and None not in interval
+    return Score(
+        card["value"], (interval[0], interval[1]) if whole else None, card["chance"], card["ceiling"], card["members"]
+    )
+
+
+def _or(value: float | None, other: float) -> float:
+    return other if value is None else value

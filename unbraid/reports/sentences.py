@@ -1,0 +1,137 @@
+"""Say in plain sentences what was run, what came out, and what the error bars cover."""
+
+from typing import Any
+
+from unbraid.config import Tree
+from unbraid.reports.findings import REPLICATES, Findings, Setting, flat_sweep, sweep_size
+from unbraid.reports.words import count, estimate, interval, number
+
+
+def what_was_run(config: Tree) -> list[str]:
+    """The dictionaries and their training, the world, and what was compared: a sentence each."""
+    settings, replicates = sweep_size(config)
+    grid = f" ({count(settings, 'setting')} × {count(replicates, 'replicate')})" if settings * replicates > 1 else ""
+    trained = (
+        f"{_dictionaries(settings * replicates)}{grid} of {said(config, 'dictionary.features')} features "
+        f"({said(config, 'dictionary.activation')}), trained for {said(config, 'training.steps')} steps of "
+        f"{said(config, 'training.batch')} samples at learning rate {said(config, 'training.learning_rate')}."
+    )
+    return [trained, _world(config), *_mechanisms(config), *_compared(config)]
+
+
+def headline(findings: Findings) -> str:
+    """The best setting's recovery, against chance and ceiling."""
+    best = findings.best()
+    if best is None:
+        return "No setting has an MMCS: nothing can be said about recovery."
+    score = best.scores["mmcs"]
+    subject = best.label if len(findings.settings) > 1 else "The dictionary"
+    against = [
+        f"{what} {number('mmcs', value)}"
+        for what, value in (("chance is", score.chance), ("the ceiling", score.ceiling))
+        if value is not None
+    ]
+    where = f", where {' and '.join(against)}" if against else ""
+    return f"{subject} recovers MMCS {estimate('mmcs', score)}{where}."
+
+
+def details(findings: Findings) -> list[str]:
+    """What else a reader wants to know at once: how far from chance, how many features, against the first setting."""
+    best = findings.best()
+    if best is None:
+        return []
+    sentences = [_place(best), _recovered(findings, best), _against_first(findings, best)]
+    return [sentence for sentence in sentences if sentence]
+
+
+def error_bar(findings: Findings) -> str:
+    """What the replicates differ in, and so what the interval can and cannot speak for."""
+    pairs = [replicate.split("/") for setting in findings.settings for replicate in setting.replicates]
+    worlds, seeds = len({pair[0] for pair in pairs}), len({pair[-1] for pair in pairs})
+    most = max(len(setting.replicates) for setting in findings.settings)
+    if most < 2:
+        return "Each setting was trained once, so there are no intervals: differences may be luck. Sweep `seed` for error bars."
+    bar = f"Intervals are 95 % bootstrap intervals of the mean over {most} replicates"
+    if worlds > 1 and seeds > 1:
+        return f"{bar}, which differ in world.seed ({worlds} planted worlds and their data) and in seed ({seeds} initialisations)."
+    if worlds > 1:
+        return f"{bar}, which differ in world.seed: other planted directions and data, the same initialisation seed."
+    return f"{bar}, which differ in seed: the initialisation. All see the same planted world and data, so the intervals do not speak for other worlds."
+
+
+def said(config: Tree, path: str) -> str:
+    """A setting as a phrase, all its values if it was swept: `0.05 or 0.15`."""
+    values = flat_sweep(config).get(path)
+    if values is None:
+        found: Any = config
+        for part in path.split("."):
+            found = found.get(part) if isinstance(found, dict) else None
+        values = [found]
+    words = [phrase(value) for value in values]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def phrase(value: Any) -> str:
+    if isinstance(value, dict):
+        parts = [phrase(part) if key == "kind" else f"{key} {phrase(part)}" for key, part in value.items()]
+        return " ".join(parts)
+    return "–" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _dictionaries(amount: int) -> str:
+    return "1 dictionary" if amount == 1 else f"{amount} dictionaries"
+
+
+def _world(config: Tree) -> str:
+    kind = said(config, "world.kind")
+    if kind != "superposition":
+        return f"World: {phrase(config.get('world', {}))}."
+    noise = f", with noise {said(config, 'world.noise')}" if said(config, "world.noise") not in ("0", "–") else ""
+    return (
+        f"World: {said(config, 'world.features')} planted directions in {said(config, 'world.dimensions')} dimensions, "
+        f"about {said(config, 'world.active')} firing in each sample (decay {said(config, 'world.decay')}){noise}."
+    )
+
+
+def _mechanisms(config: Tree) -> list[str]:
+    described: list[str] = []
+    for name, settings in config.get("mechanisms", {}).items():
+        values = [f"{key} {said(config, f'mechanisms.{name}.{key}')}" for key in settings]
+        described.append(f"{name} ({', '.join(values)})" if values else name)
+    return [f"Mechanisms: {'; '.join(described)}."] if described else []
+
+
+def _compared(config: Tree) -> list[str]:
+    swept = [f"{path} = {said(config, path)}" for path in flat_sweep(config) if path not in REPLICATES]
+    return [f"Compared: {'; '.join(swept)}."] if swept and sweep_size(config)[0] > 1 else []
+
+
+def _place(best: Setting) -> str:
+    """Where between chance and ceiling."""
+    score = best.scores["mmcs"]
+    if score.value is None or score.chance is None or score.ceiling is None or score.ceiling <= score.chance:
+        return ""
+    low = score.value if score.interval is None else score.interval[0]
+    if low <= score.chance:
+        return "That is no better than chance: a random dictionary of the same size does as well."
+    share = (score.value - score.chance) / (score.ceiling - score.chance)
+    return f"That is {100 * share:.0f} % of the way from a random dictionary to an oracle of the same size."
+
+
+def _recovered(findings: Findings, best: Setting) -> str:
+    share = best.value("recovered")
+    if share is None:
+        return ""
+    planted = len(findings.probabilities(best))
+    return f"Of the {planted} planted features {100 * share:.0f} % have a learned feature of their own with a cosine of at least 0.9."
+
+
+def _against_first(findings: Findings, best: Setting) -> str:
+    for difference in findings.differences:
+        if difference["setting"] == best.index and difference["metric"] == "mmcs":
+            first = findings.settings[difference["reference"]].label
+            verdict = difference["verdict"]
+            than = f"{verdict} than" if verdict != "undecided" else "not clearly different from"
+            by = f"{number('mmcs', difference['value'], True)} {interval('mmcs', difference['interval'], True)}"
+            return f"It is {than} {first}: {by} over {count(difference['pairs'], 'pair')}."
+    return ""

@@ -1,0 +1,88 @@
+"""Say what the numbers are: each metric in plain words, and numbers with the digits they deserve."""
+
+import math
+from dataclasses import dataclass
+
+from unbraid.reports.findings import Score
+
+MISSING = "–"
+
+
+@dataclass(frozen=True)
+class Wording:
+    """How a metric is called, what it means in one line, which way is better, and how its numbers are written."""
+
+    heading: str
+    meaning: str
+    better: str = "higher is better"
+    digits: str = ".3f"
+
+
+METRICS = {
+    "mmcs": Wording("MMCS", "mean over true features of the cosine with the learned feature most like it"),
+    "mcc": Wording("MCC", "mean cosine when true and learned features are matched one to one (Hungarian)"),
+    "recovered": Wording("Recovered", "share of true features whose one-to-one match has a cosine of at least 0.9"),
+    "f1": Wording("F1", "does the match fire when the true feature does: harmonic mean of precision and recall"),
+    "explained_variance": Wording("Explained variance", "share of the inputs' variance that the reconstruction keeps"),
+    "l0": Wording(
+        "L0", "learned features firing per sample; the ceiling is how many truly fire", "no way is better", ".2f"
+    ),
+    "dead": Wording("Dead", "learned features that never fired in scoring", "lower is better", ".1f"),
+    "precision": Wording("Precision", "when the match fires, how often the true feature does too"),
+    "recall": Wording("Recall", "when the true feature fires, how often its match does too"),
+    "density": Wording(
+        "Density", "share of samples in which a learned feature fires, on average", "no way is better", "#.3g"
+    ),
+    "reconstruction_error": Wording(
+        "Reconstruction error",
+        "mean squared error per dimension; chance is answering the mean",
+        "lower is better",
+        "#.3g",
+    ),
+}
+"""In the order they are shown."""
+
+MAIN = ("mmcs", "mcc", "recovered", "f1", "explained_variance", "l0", "dead")
+PLOTTED = ("mmcs", "mcc", "f1")
+
+
+def wording(metric: str) -> Wording:
+    """A metric this version has no words for keeps its own name."""
+    return METRICS.get(metric, Wording(metric, "", "", "#.4g"))
+
+
+def in_order(metrics: list[str]) -> list[str]:
+    """The metrics we have words for first, in our order; then the others."""
+    return [name for name in METRICS if name in metrics] + [name for name in metrics if name not in METRICS]
+
+
+def number(metric: str, value: float | None, signed: bool = False) -> str:
+    if value is None or not math.isfinite(value):
+        return MISSING
+    digits = wording(metric).digits
+    text = format(value, digits).removesuffix(".")
+    if float(text) == 0:  # no -0.000
+        return format(0.0, digits.replace("#.3g", ".0f").replace("#.4g", ".0f"))
+    return f"+{text}" if signed and value > 0 else text.replace("-", "−")
+
+
+def interval(metric: str, bounds: tuple[float, float] | list[float] | None, signed: bool = False) -> str:
+    if bounds is None or any(bound is None for bound in bounds):
+        return MISSING
+    return f"[{number(metric, bounds[0], signed)}, {number(metric, bounds[1], signed)}]"
+
+
+def estimate(metric: str, score: Score) -> str:
+    """`0.953 [0.951, 0.955]`, or the value alone when there is no interval."""
+    value = number(metric, score.value)
+    return value if score.interval is None else f"{value} {interval(metric, score.interval)}"
+
+
+def seconds(duration: float) -> str:
+    minutes, rest = divmod(round(duration), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{duration:.1f} s"
+
+
+def count(amount: int, thing: str) -> str:
+    return f"{amount} {thing}" if amount == 1 else f"{amount} {thing}s"
