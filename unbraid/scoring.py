@@ -38,9 +38,9 @@ class Scores:
         lines = [f"{'':22}{'value':>9}  {'95 % interval':^18}{'chance':>9}{'ceiling':>9}"]
         for name, values in self.values.items():
             mean = estimate(values.tolist())
-            interval = "[{:.3f}, {:.3f}]".format(*mean.interval) if mean.interval else "–"
-            bounds = [f"{side[name]:>9.3f}" if name in side else f"{'–':>9}" for side in (self.chance, self.ceiling)]
-            lines.append(f"{name:22}{mean.value:>9.3f}  {interval:^18}{''.join(bounds)}")
+            interval = "[{:.3g}, {:.3g}]".format(*mean.interval) if mean.interval else "–"
+            bounds = [f"{side[name]:>9.3g}" if name in side else f"{'–':>9}" for side in (self.chance, self.ceiling)]
+            lines.append(f"{name:22}{mean.value:>9.3g}  {interval:^18}{''.join(bounds)}")
         return "\n".join(lines)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtr, stdtrit
 
 RESAMPLES = 10_000
 
@@ -42,7 +42,7 @@ def estimate(values: Sequence[float]) -> Estimate:
     n, kept = len(values), np.asarray(values, dtype=float)
     if n < 2 or not np.isfinite(kept).all():
         return Estimate(float(kept.mean()) if n else float("nan"), None)
-    tail = stats.norm.cdf(-np.sqrt(n / (n - 1)) * stats.t.ppf(0.975, n - 1))
+    tail = ndtr(-np.sqrt(n / (n - 1)) * stdtrit(n - 1, 0.975))
     draws = np.random.default_rng(0).integers(0, n, (RESAMPLES, n))
     low, high = np.quantile(kept[draws].mean(1), [tail, 1 - tail])
     return Estimate(float(kept.mean()), (float(low), float(high)))

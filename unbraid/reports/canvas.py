@@ -8,22 +8,33 @@ import io
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.typing import LineStyleType
 
 from unbraid.reports.findings import Findings, Setting
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D1F")
 """Okabe and Ito's, with a darker ochre for their yellow, which vanishes on white."""
-STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (3, 1, 1, 1)), (0, (1, 1)))
+DASHES: tuple[LineStyleType, ...] = (
+    "-",
+    "--",
+    "-.",
+    ":",
+    (0, (5, 1, 1, 1, 1, 1)),
+    (0, (8, 2)),
+    (0, (3, 1, 1, 1)),
+    (0, (1, 1)),
+)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 GREY, INK = "#767676", "#1a1a1a"
-MOST_LINES = len(COLOURS)
-MOST_PANELS = 4
 SIZE, SMALL, DPI = 11.5, 9.5, 160
 WIDTH, HEIGHT = 4.7, 3.5
 
@@ -48,14 +59,16 @@ class Plate:
 
 def blank(findings: Findings, height: float = HEIGHT) -> tuple[Figure, Axes]:
     """A figure with one plot that fits half a desk screen or a whole phone."""
-    figure = Figure(figsize=(WIDTH, height), dpi=DPI, layout="constrained", facecolor="white")
+    figure = Figure(
+        figsize=(WIDTH, height), dpi=DPI, layout=ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.07), facecolor="white"
+    )
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=SMALL)
     axes.grid(True, color="#e6e6e6", linewidth=0.7)
     axes.set_axisbelow(True)
-    figure.supxlabel(plain(f"run {findings.run.name}"), fontsize=7.5, color=GREY, x=0.99, ha="right")
+    figure.suptitle(plain(f"run {short(findings.run.name, 60)}"), fontsize=7.5, color=GREY, x=0.99, ha="right")
     return figure, axes
 
 
@@ -65,31 +78,45 @@ def name_axes(axes: Axes, title: str, x: str, y: str) -> None:
     axes.set_ylabel(plain(y), fontsize=SIZE - 1)
 
 
+def make_log(axes: Axes, which: Literal["x", "y"], low: float, high: float) -> None:
+    """A log scale from low to high, its ticks written as plain numbers and never so many that they collide."""
+    axes.set(**{f"{which}scale": "log", f"{which}lim": (low / 1.15, high * 1.15)})
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 40 * low else (1,)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
 def key(figure: Figure, handles: Sequence[Line2D]) -> None:
     """The legend, under the plot, in two columns where the words are short."""
     longest = max((len(str(handle.get_label())) for handle in handles), default=0)
-    columns = 2 if longest <= 24 and len(handles) > 1 else 1
+    columns = 2 if longest <= 22 and len(handles) > 1 else 1
     figure.legend(
         handles=handles, loc="outside lower center", ncols=columns, fontsize=SMALL, frameon=False, handlelength=2.6
     )
 
 
-def handle(place: int, label: str, marker: bool = False) -> Line2D:
-    """The legend entry of the setting drawn in this place."""
-    colour, style = look(place)
-    return Line2D(
-        [],
-        [],
-        color=colour,
-        linestyle=style,
-        linewidth=2.2,
-        label=plain(label),
-        marker=MARKERS[place % len(MARKERS)] if marker else "",
-    )
+@dataclass(frozen=True)
+class Look:
+    """How a setting is drawn in every figure; colour, dashes and marker each tell it apart alone."""
+
+    colour: str
+    dashes: LineStyleType
+    marker: str
 
 
-def look(place: int) -> tuple[str, object]:
-    return COLOURS[place % len(COLOURS)], STYLES[place % len(STYLES)]
+def look(findings: Findings, setting: Setting) -> Look:
+    """The same for one setting in every figure; those that have no line of their own are plain dots."""
+    if setting not in findings.drawn:
+        return Look(GREY, "-", "o")
+    place = findings.drawn.index(setting)
+    return Look(COLOURS[place], DASHES[place], MARKERS[place])
+
+
+def handle(drawn: Look, label: str, marker: bool = False) -> Line2D:
+    """The legend entry of a setting."""
+    shape = drawn.marker if marker else ""
+    return Line2D([], [], color=drawn.colour, linestyle=drawn.dashes, linewidth=2.2, marker=shape, label=plain(label))
 
 
 def level(axes: Axes, value: float | None, text: str, style: str) -> Line2D | None:
@@ -109,6 +136,16 @@ def shared(settings: Sequence[Setting], metric: str, which: str) -> list[tuple[f
     if high - low <= 0.02 * abs(high):
         return [(sum(found) / len(found), which)]
     return [(low, f"lowest {which}"), (high, f"highest {which}")]
+
+
+def left_out(findings: Findings, shown: Sequence[Setting]) -> str:
+    """Say when not every setting is drawn."""
+    if len(shown) == len(findings.settings):
+        return ""
+    return (
+        f" Drawn: {len(shown)} of the {len(findings.settings)} settings, spread evenly from the highest MMCS to the "
+        "lowest; the table has all."
+    )
 
 
 def short(text: str, most: int = 44) -> str:

@@ -2,9 +2,11 @@
 
 from unbraid.files import write_bytes
 from unbraid.reports.canvas import Plate
-from unbraid.reports.feature_figures import cosines, firing_rates, recovery
+from unbraid.reports.feature_figures import cosines, firing_rates
 from unbraid.reports.findings import Findings
-from unbraid.reports.run_figures import curves, scores
+from unbraid.reports.recovery_figures import recovery
+from unbraid.reports.score_figures import scores
+from unbraid.reports.training_figures import curves
 
 PLATES = (scores, curves, recovery, cosines, firing_rates)
 """In the order a reader meets them."""

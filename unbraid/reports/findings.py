@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from unbraid.errors import Refusal
 from unbraid.files import Arrays, read_arrays, read_json
 from unbraid.runs import Run, read_log
 
+MOST_LINES, MOST_PANELS = 8, 4
 REPLICATES = ("seed", "world.seed")
 
 
@@ -73,11 +75,20 @@ class Findings:
         """The settings from the highest MMCS to the lowest, those without one last."""
         return sorted(self.settings, key=lambda setting: -_or(setting.value("mmcs"), -math.inf))
 
-    def some(self, most: int) -> list[Setting]:
-        """At most this many settings: all, or spread evenly from the highest MMCS to the lowest, in their own order."""
-        if len(self.settings) <= most:
-            return self.settings
-        ranked = self.ranked()
+    @cached_property
+    def drawn(self) -> list[Setting]:
+        """The settings that lines are drawn for: all, or a few from the highest MMCS to the lowest; in swept order."""
+        return self._spread(self.settings, MOST_LINES)
+
+    @cached_property
+    def panels(self) -> list[Setting]:
+        """Those of them that have a picture of their own."""
+        return self._spread(self.drawn, MOST_PANELS)
+
+    def _spread(self, settings: list[Setting], most: int) -> list[Setting]:
+        if len(settings) <= most:
+            return settings
+        ranked = [setting for setting in self.ranked() if setting in settings]
         kept = [ranked[round(place)] for place in np.linspace(0, len(ranked) - 1, most)]
         return sorted(kept, key=lambda setting: setting.index)
 
@@ -117,9 +128,7 @@ def read_findings(run: Run) -> Findings:
     """Everything a report needs, or a refusal if the run is not finished."""
     state = run.status()["state"]
     if state != "finished":
-        raise Refusal(
-            f"{run.path} is {state}, and only a finished run can be reported; finish it with `unbraid resume {run.path}`"
-        )
+        raise Refusal(f"{run.path} is {state}; accepted: a finished run, so finish it with `unbraid resume {run.path}`")
     scores = run.scores()
     return Findings(
         run,
@@ -173,11 +182,9 @@ def finite(values: Sequence[float | None]) -> list[float]:
 
 
 def _score(card: Tree) -> Score:
-    interval = card["interval"]
-    whole = interval is not None and None not in interval
-    return Score(
-        card["value"], (interval[0], interval[1]) if whole else None, card["chance"], card["ceiling"], card["members"]
-    )
+    low, high = card["interval"] or (None, None)
+    interval = None if low is None or high is None else (low, high)
+    return Score(card["value"], interval, card["chance"], card["ceiling"], card["members"])
 
 
 def _or(value: float | None, other: float) -> float:

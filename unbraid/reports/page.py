@@ -1,2 +1,48 @@
-def write_report(runs, path):
+"""Write one self-contained HTML page about finished runs: it opens from disk and asks nothing of the network."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from unbraid.files import write_bytes
+from unbraid.reports import markup, sections
+from unbraid.reports.figures import draw
+from unbraid.reports.findings import Findings, read_findings
+from unbraid.runs import Run
+
+
+def write_report(runs: Sequence[Run], path: Path) -> Path:
+    """Draw every run's figures into its directory, and write the page; refuses a run that is not finished."""
+    findings = [read_findings(run) for run in runs]
+    write_bytes(path, page(findings).encode())
     return path
+
+
+def page(findings: Sequence[Findings]) -> str:
+    if len(findings) == 1:
+        only = findings[0]
+        return markup.document(f"{only.title} · Unbraid", markup.heading(1, only.title) + _about(only, 2))
+    title = f"{len(findings)} runs compared"
+    contents = "".join(
+        f"<li>{markup.link(f'run-{place}', f'{one.run.name}: {one.title}')}</li>"
+        for place, one in enumerate(findings, 1)
+    )
+    body = markup.heading(1, title) + f"<ul>{contents}</ul>" + sections.overview(findings)
+    for place, one in enumerate(findings, 1):
+        body += f'<section class="run" id="run-{place}">{markup.heading(2, one.title)}{_about(one, 3)}</section>'
+    return markup.document(f"{title} · Unbraid", body)
+
+
+def _about(findings: Findings, level: int) -> str:
+    """All there is to say about one run, under headings of this level."""
+    first, *others = draw(findings)
+    parts = [
+        markup.paragraph(f"run {findings.run.name}", "soft"),
+        sections.told(findings, level),
+        markup.heading(level, first.heading),
+        markup.figure(first),
+        sections.scored(findings),
+        sections.compared(findings, level),
+    ]
+    for plate in others:
+        parts += [markup.heading(level, plate.heading), markup.figure(plate)]
+    return "\n".join([*parts, sections.surroundings(findings)])

@@ -50,13 +50,13 @@ def error_bar(findings: Findings) -> str:
     worlds, seeds = len({pair[0] for pair in pairs}), len({pair[-1] for pair in pairs})
     most = max(len(setting.replicates) for setting in findings.settings)
     if most < 2:
-        return "Each setting was trained once, so there are no intervals: differences may be luck. Sweep `seed` for error bars."
-    bar = f"Intervals are 95 % bootstrap intervals of the mean over {most} replicates"
+        return "Each setting was trained once, so there are no intervals: differences may be luck. Sweep seed for more."
+    bar = f"Intervals are 95 % bootstrap intervals of the mean over {most} replicates, which differ in"
     if worlds > 1 and seeds > 1:
-        return f"{bar}, which differ in world.seed ({worlds} planted worlds and their data) and in seed ({seeds} initialisations)."
+        return f"{bar} world.seed ({worlds} planted worlds with their data) and seed ({seeds} initialisations)."
     if worlds > 1:
-        return f"{bar}, which differ in world.seed: other planted directions and data, the same initialisation seed."
-    return f"{bar}, which differ in seed: the initialisation. All see the same planted world and data, so the intervals do not speak for other worlds."
+        return f"{bar} world.seed: other planted directions and data, the same seed for the initialisation."
+    return f"{bar} seed: the initialisation. All share one planted world and its data; other worlds may differ by more."
 
 
 def said(config: Tree, path: str) -> str:
@@ -111,6 +111,8 @@ def _place(best: Setting) -> str:
     score = best.scores["mmcs"]
     if score.value is None or score.chance is None or score.ceiling is None or score.ceiling <= score.chance:
         return ""
+    if score.value > score.ceiling:
+        return "That is above the ceiling: an oracle of the same size, holding the most frequent true features."
     low = score.value if score.interval is None else score.interval[0]
     if low <= score.chance:
         return "That is no better than chance: a random dictionary of the same size does as well."
@@ -123,7 +125,9 @@ def _recovered(findings: Findings, best: Setting) -> str:
     if share is None:
         return ""
     planted = len(findings.probabilities(best))
-    return f"Of the {planted} planted features {100 * share:.0f} % have a learned feature of their own with a cosine of at least 0.9."
+    return (
+        f"Of the {planted} planted features {100 * share:.0f} % have a learned one of their own (cosine at least 0.9)."
+    )
 
 
 def _against_first(findings: Findings, best: Setting) -> str:

@@ -1,12 +1,162 @@
-def print_runs(runs, parent):
-    print([r.path for r in runs])
+"""Print runs to the terminal as tables, or one run as JSON."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from unbraid.config import Tree
+from unbraid.errors import Refusal
+from unbraid.files import json_bytes
+from unbraid.reports.findings import Setting, environment, figure_paths, read_setting, sweep_size
+from unbraid.reports.sentences import what_was_run
+from unbraid.reports.words import MISSING, in_order, interval, number, seconds, wording
+from unbraid.runs import Run
 
 
-def print_run(run):
-    print(run.scores()["settings"][0]["metrics"]["mmcs"])
+def print_runs(runs: Sequence[Run], parent: Path) -> None:
+    """One line a run, oldest first; a run that cannot be read is still a line."""
+    console = Console(highlight=False)
+    if not runs:
+        console.print(Text(f"There are no runs in {parent}; make one with: unbraid run quickstart"))
+        return
+    table = _table("run", [], ["began", "state", "settings\n× seeds", "best MMCS\n(chance)"])
+    for run in runs:
+        cells = [_or_missing(part, run) for part in (_began, _state, _size, _best)]
+        cells[1] = "damaged" if cells[1] == MISSING else cells[1]
+        table.add_row(*map(Text, [run.name, *cells]))
+    console.print(table)
 
 
-def run_as_json(run):
-    import json
+def print_run(run: Run) -> None:
+    """What was run and how far it is; for a finished run its scores and differences."""
+    console = Console(highlight=False)
+    config, status = run.config(), run.status()
+    title = f": {config['title']}" if config.get("title") else ""
+    console.print(Text(f"{run.name}{title}", style="bold"))
+    console.print(Text(" ".join(what_was_run(config))))
+    if status["state"] != "finished":
+        _print_unfinished(console, run, status)
+        return
+    console.print(Text(f"Finished in {seconds(status['seconds'])}."))
+    scores = run.scores()
+    settings = [read_setting(index, card) for index, card in enumerate(scores["settings"])]
+    console.print("", _score_table(settings), sep="\n")
+    if scores["differences"]:
+        console.print("", _difference_table(settings, scores["differences"]), sep="\n")
 
-    return json.dumps(run.scores())
+
+def run_as_json(run: Run) -> str:
+    """Config, scores and figures with stable keys: see docs/show-json.md."""
+    status = run.status()
+    finished = status["state"] == "finished"
+    scores: Tree = run.scores() if finished else {"settings": [], "differences": []}
+    described = {
+        "name": run.name,
+        "path": str(run.path.resolve()),
+        "state": status["state"],
+        "config": run.config(),
+        "environment": environment(run),
+        "settings": scores["settings"],
+        "differences": scores["differences"],
+        "figures": figure_paths(run) if finished else {},
+    }
+    return json_bytes(described).decode().rstrip("\n")
+
+
+def _print_unfinished(console: Console, run: Run, status: Tree) -> None:
+    """Its state, and the command to go on with on a line that is not broken, so that it can be copied."""
+    worked = f" after {seconds(status['seconds'])}" if status["seconds"] else ""
+    sentence = f": {status['sentence']}" if status["sentence"] else "."
+    console.print(Text(f"{status['state'].capitalize()}{worked}{sentence}"), soft_wrap=True)
+    command = f"unbraid resume {run.path}"
+    if command not in sentence:
+        unless = "If nothing is writing it any more, go on with" if status["state"] == "running" else "Go on with"
+        console.print(Text(f"{unless}: {command}"), soft_wrap=True)
+
+
+def _score_table(settings: Sequence[Setting]) -> Table:
+    """Metric by metric, a line a setting."""
+    table = _table("score", ["mean", "95 % interval", "chance", "ceiling"], [])
+    for metric in in_order(list(dict.fromkeys(metric for setting in settings for metric in setting.scores))):
+        lines: list[list[str]] = []
+        for setting in settings:
+            if metric in setting.scores:
+                score = setting.scores[metric]
+                value, *against = (number(metric, each) for each in (score.value, score.chance, score.ceiling))
+                lines.append([setting.label, value, interval(metric, score.interval), *against])
+        _add_group(table, metric, lines, len(settings) > 1)
+    return table
+
+
+def _difference_table(settings: Sequence[Setting], differences: Sequence[Tree]) -> Table:
+    """Metric by metric, how each setting differs from the first."""
+    first = f"minus {settings[differences[0]['reference']].label}"
+    table = _table(first, ["difference", "95 % interval", "pairs"], ["verdict"])
+    for metric in in_order(list(dict.fromkeys(one["metric"] for one in differences))):
+        lines = [
+            [
+                settings[one["setting"]].label,
+                number(metric, one["value"], True),
+                interval(metric, one["interval"], True),
+                str(one["pairs"]),
+                one["verdict"],
+            ]
+            for one in differences
+            if one["metric"] == metric
+        ]
+        _add_group(table, metric, lines, True)
+    return table
+
+
+def _add_group(table: Table, metric: str, lines: Sequence[Sequence[str]], named: bool) -> None:
+    """A metric and its lines under it; or its only line, when the setting needs no name."""
+    heading = Text(wording(metric).heading, style="bold")
+    if named:
+        table.add_row(heading)
+    for first, *rest in lines:
+        table.add_row(Padding(Text(first), (0, 0, 0, 2)) if named else heading, *map(Text, rest))
+
+
+def _table(first: str, numbers: Sequence[str], words: Sequence[str]) -> Table:
+    """Only the first column may break its lines: a number cut in two is unreadable."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(Text(first), overflow="fold")
+    for name in numbers:
+        table.add_column(Text(name), justify="right", no_wrap=True)
+    for name in words:
+        table.add_column(Text(name), no_wrap=True)
+    return table
+
+
+def _or_missing(part: Callable[[Run], str], run: Run) -> str:
+    """A damaged run must not hide the others."""
+    try:
+        return part(run)
+    except (Refusal, KeyError, TypeError, ValueError, AttributeError, IndexError):
+        return MISSING
+
+
+def _began(run: Run) -> str:
+    return datetime.fromisoformat(run.facts()["began"]).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def _state(run: Run) -> str:
+    return str(run.status()["state"])
+
+
+def _size(run: Run) -> str:
+    settings, replicates = sweep_size(run.config())
+    return f"{settings} × {replicates}"
+
+
+def _best(run: Run) -> str:
+    if run.status()["state"] != "finished":
+        return MISSING
+    cards = [card["metrics"]["mmcs"] for card in run.scores()["settings"]]
+    best = max((card for card in cards if card["value"] is not None), key=lambda card: card["value"])
+    return f"{number('mmcs', best['value'])} ({number('mmcs', best['chance'])})"

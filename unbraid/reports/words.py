@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from unbraid.reports.findings import Score
 
 MISSING = "–"
+NOTHING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,13 @@ def in_order(metrics: list[str]) -> list[str]:
 
 
 def number(metric: str, value: float | None, signed: bool = False) -> str:
+    """With the metric's digits; what rounding or arithmetic leaves of 0 is 0, without a sign."""
     if value is None or not math.isfinite(value):
         return MISSING
     digits = wording(metric).digits
     text = format(value, digits).removesuffix(".")
-    if float(text) == 0:  # no -0.000
-        return format(0.0, digits.replace("#.3g", ".0f").replace("#.4g", ".0f"))
+    if float(text) == 0 or abs(value) < NOTHING:
+        return "0" if digits.startswith("#") else format(0.0, digits)
     return f"+{text}" if signed and value > 0 else text.replace("-", "−")
 
 

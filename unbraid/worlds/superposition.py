@@ -7,12 +7,14 @@ Firing is drawn exactly and at the cost of what fires, not of features × sample
 -log(1 - p_i) hits each (sample, feature) cell, and a cell hit at least once has fired, which has probability p_i.
 """
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, Self
 
 import numpy as np
 import torch
 from pydantic import Field, model_validator
+from torch.nn.functional import embedding_bag, normalize
 
 from unbraid.axes import Float, Tensor
 from unbraid.codes import Codes
@@ -49,17 +51,17 @@ class Superposition(World):
     @cached_property
     def directions(self) -> Float[Tensor, "n d"]:  # pyright: ignore[reportIncompatibleMethodOverride]
         rows = stream(self.seed, "directions").standard_normal((self.features, self.dimensions), dtype=np.float32)
-        return torch.nn.functional.normalize(torch.from_numpy(rows), dim=1)
+        return normalize(torch.from_numpy(rows), dim=1)
 
     def batch(self, position: int, size: int, split: str = "train") -> Batch:
         rng = stream(self.seed, split, position)
-        truth = self._fire(rng, size)
-        x = truth.decode(self.directions[None])[0]
+        fired = self._fire(rng, size)
+        x = fired.mix(self.directions)
         if self.noise:
-            x = x + self.noise * torch.from_numpy(rng.standard_normal(x.shape, dtype=np.float32))
-        return Batch(x, truth)
+            x += self.noise * torch.from_numpy(rng.standard_normal(x.shape, dtype=np.float32))
+        return Batch(x, fired.codes(self.features))
 
-    def _fire(self, rng: np.random.Generator, size: int) -> Codes:
+    def _fire(self, rng: np.random.Generator, size: int) -> "_Fired":
         hits = rng.poisson(size * self._rates)
         features = np.repeat(np.arange(self.features), hits)
         cells = np.sort(rng.integers(0, size, features.size) * self.features + features)
@@ -68,19 +70,32 @@ class Superposition(World):
         strengths = 1 - rng.random(cells.size, dtype=np.float32)  # in (0, 1]: what fired is never 0
         if self.strength == "product":
             strengths *= 1 - rng.random(cells.size, dtype=np.float32)
-        return _slots(samples, features, strengths, size, self.features)
+        return _Fired(samples, features, strengths, np.searchsorted(samples, np.arange(size)))
 
     @cached_property
     def _rates(self) -> np.ndarray:
         return -np.log1p(-self.probabilities.numpy())
 
 
-def _slots(samples: np.ndarray, features: np.ndarray, values: np.ndarray, size: int, width: int) -> Codes:
-    """Sorted (sample, feature, value) triples as one row of slots per sample."""
-    starts = np.searchsorted(samples, np.arange(size))
-    slot = np.arange(samples.size) - starts[samples]
-    shape = (1, size, int(slot.max(initial=0)) + 1)
-    slot_features, slot_values = np.zeros(shape, np.int64), np.zeros(shape, np.float32)
-    slot_features[0, samples, slot] = features
-    slot_values[0, samples, slot] = values
-    return Codes(torch.from_numpy(slot_features), torch.from_numpy(slot_values), width)
+@dataclass(frozen=True)
+class _Fired:
+    """What fired, as one list sorted by sample; `starts` says where each sample's part begins."""
+
+    samples: np.ndarray
+    features: np.ndarray
+    strengths: np.ndarray
+    starts: np.ndarray
+
+    def mix(self, directions: Float[Tensor, "n d"]) -> Float[Tensor, "b d"]:
+        """Each sample's directions, added up with their strengths."""
+        lists = [torch.from_numpy(array) for array in (self.features, self.starts, self.strengths)]
+        return embedding_bag(lists[0], directions, lists[1], mode="sum", per_sample_weights=lists[2])
+
+    def codes(self, width: int) -> Codes:
+        """The same, as one row of slots per sample."""
+        slot = np.arange(self.samples.size) - self.starts[self.samples]
+        shape = (1, self.starts.size, int(slot.max(initial=0)) + 1)
+        features, values = np.zeros(shape, np.int64), np.zeros(shape, np.float32)
+        features[0, self.samples, slot] = self.features
+        values[0, self.samples, slot] = self.strengths
+        return Codes(torch.from_numpy(features), torch.from_numpy(values), width)

@@ -1,0 +1,1 @@
+"""Ours against named rivals, as ratios taken in one run: `make bench`, or `make bench ONLY=sampling`."""

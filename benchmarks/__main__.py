@@ -1,0 +1,35 @@
+"""Print one line a figure, `name  measured  goal  met|short`, and keep them in benchmarks/latest.json."""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from benchmarks import spine
+from benchmarks.figure import Benchmark, Figure
+
+BENCHMARKS: dict[str, Benchmark] = {
+    "sampling": spine.sampling,
+    "startup": spine.startup,
+    "quickstart": spine.quickstart,
+    "check": spine.check,
+}
+
+
+def main() -> int:
+    chosen = sys.argv[1:] or list(BENCHMARKS)
+    unknown = [name for name in chosen if name not in BENCHMARKS]
+    if unknown:
+        print(f"there is no benchmark '{unknown[0]}'; accepted: {', '.join(BENCHMARKS)}", file=sys.stderr)
+        return 2
+    figures: list[Figure] = []
+    for name in chosen:
+        for figure in BENCHMARKS[name]():
+            print(figure, flush=True)
+            figures.append(figure)
+    kept = [{**asdict(figure), "met": figure.met} for figure in figures]
+    Path(__file__).with_name("latest.json").write_text(json.dumps(kept, indent=1) + "\n")
+    return 0
+
+
+sys.exit(main())

@@ -1,0 +1,39 @@
+"""Which members train together: equal but for seeds and knobs."""
+
+import pytest
+
+from unbraid.sweeps import plan as planning
+from unbraid.sweeps.grid import expand
+from unbraid.sweeps.plan import plan
+
+
+def sizes(sweep: dict[str, list[object]]) -> list[int]:
+    return [len(group) for group in plan(expand({"mechanisms": {"sparsity": {}}, "sweep": sweep}, "here"))]
+
+
+def test_seeds_and_knobs_share_a_stack():
+    knobs = {"mechanisms.sparsity.weight": [0.1, 0.2], "training.learning_rate": [1e-3, 1e-2], "seed": [0, 1, 2]}
+    assert sizes(knobs) == [12]
+
+
+@pytest.mark.parametrize(
+    ("path", "values"),
+    [
+        ("dictionary.features", [16, 32]),
+        ("dictionary.pre_bias", [False, True]),
+        ("dictionary.activation", [{"kind": "relu"}, {"kind": "topk", "k": 2}]),
+        ("training.steps", [5, 6]),
+        ("world.seed", [0, 1]),
+        ("mechanisms.sparsity.form", ["published", "per_sample"]),
+    ],
+)
+def test_everything_else_makes_stacks_of_its_own(path: str, values: list[object]):
+    assert sizes({path: values, "seed": [0, 1, 2]}) == [3, 3]
+
+
+def test_a_stack_too_large_is_split_and_nobody_is_lost(monkeypatch: pytest.MonkeyPatch):
+    members = expand({"sweep": {"seed": list(range(7))}}, "here")
+    monkeypatch.setattr(planning, "STACK_BYTES", 3 * planning.training_bytes(members[0]))
+    groups = plan(members)
+    assert [len(group) for group in groups] == [3, 3, 1]
+    assert [member for group in groups for member in group] == members

@@ -1,0 +1,38 @@
+"""From members' scores to settings' scores, on run directories written by hand."""
+
+from pathlib import Path
+
+import pytest
+
+from unbraid.files import write_json
+from unbraid.runs import Run
+from unbraid.sweeps.summary import COMPARED, label, summarise
+
+
+def write_stack(run: Run, index: int, members: list[tuple[dict[str, object], int]], mmcs: list[float]) -> None:
+    cards = [{"setting": setting, "seed": seed, "replicate": f"0/{seed}"} for setting, seed in members]
+    write_json(run.stack(index) / "members.json", cards)
+    values = {name: mmcs for name in COMPARED}
+    write_json(run.stack(index) / "scores.json", {"values": values, "chance": {"mmcs": 0.2}, "ceiling": {"mmcs": 1.0}})
+
+
+def test_settings_gather_their_members_across_stacks_and_are_compared_by_seed(tmp_path: Path):
+    run = Run(tmp_path)
+    write_stack(run, 0, [({"a.w": 0.1}, 0), ({"a.w": 0.2}, 0)], [0.5, 0.7])
+    write_stack(run, 1, [({"a.w": 0.2}, 1), ({"a.w": 0.1}, 1)], [0.9, 0.6])
+    summary = summarise(run)
+    first, second = summary["settings"]
+    assert (first["label"], second["label"]) == ("w 0.1", "w 0.2")
+    assert first["metrics"]["mmcs"]["value"] == pytest.approx(0.55)
+    assert second["metrics"]["mmcs"]["members"] == [0.7, 0.9]
+    assert first["metrics"]["mmcs"]["chance"] == 0.2
+    assert first["metrics"]["mcc"]["chance"] is None
+    assert [member["stack"] for member in second["members"]] == [0, 1]
+    difference = next(d for d in summary["differences"] if d["metric"] == "mmcs")
+    assert difference["value"] == pytest.approx(((0.7 - 0.5) + (0.9 - 0.6)) / 2)
+    assert (difference["pairs"], difference["verdict"]) == (2, "higher")
+
+
+def test_labels_say_what_was_swept():
+    assert label({"training.steps": 5, "dictionary.activation": {"kind": "topk", "k": 3}}) == "steps 5, activation topk 3"
+    assert label({}) == "the one setting"

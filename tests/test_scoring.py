@@ -1,0 +1,78 @@
+"""Scores against planted cases with known answers, and chance and ceiling against published figures."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import f1_score
+
+from unbraid.dictionaries import Dictionary, Relu, Stack
+from unbraid.scoring import matched_order, score
+from unbraid.worlds import Superposition
+
+SMALL = Superposition(dimensions=24, features=12, active=2.0, decay=0.95)
+
+
+def perfect(world: Superposition) -> Stack:
+    """More dimensions than features: the pseudo-inverse reads every strength exactly."""
+    encoder = torch.linalg.pinv(world.directions).T
+    return Stack(encoder[None], torch.full((1, world.features), -1e-6), world.directions[None], None, Relu())
+
+
+def test_a_perfect_dictionary_scores_its_ceiling_everywhere():
+    scores = score(perfect(SMALL), SMALL, samples=4096)
+    for name in ("mmcs", "mcc", "recovered", "precision", "recall", "f1", "explained_variance"):
+        assert scores.values[name].item() == pytest.approx(1, abs=1e-3), name
+        assert scores.ceiling[name] == pytest.approx(1, abs=1e-6), name
+    assert scores.values["l0"].item() == pytest.approx(scores.ceiling["l0"], abs=1e-2)
+    assert scores.values["l0"].item() == pytest.approx(2.0, abs=4 * (2.0 / 4096) ** 0.5)
+    assert scores.values["dead"].item() == 0
+
+
+def test_scores_do_not_depend_on_the_order_or_presence_of_other_members():
+    one, two = Stack.start(Dictionary(features=16), 24, [0]), Stack.start(Dictionary(features=16), 24, [5, 0])
+    alone, among = score(one, SMALL, 1024).values, score(two, SMALL, 1024).values
+    for name in alone:
+        torch.testing.assert_close(alone[name][0], among[name][1], rtol=1e-4, atol=1e-5)
+
+
+def test_f1_is_that_of_the_matched_features_by_scikit_learn():
+    stack = Stack.start(Dictionary(features=16), 24, [3])
+    scores = score(stack, SMALL, samples=2048)
+    batches = [SMALL.batch(position, 1024, split="evaluation") for position in range(2)]
+    x, truth = torch.cat([b.x for b in batches]), torch.cat([b.truth.to_dense()[0] for b in batches])
+    codes = stack.encode(x).to_dense()[0]
+    match = scores.tables["match"][0]
+    expected = [f1_score(truth[:, i] > 0, codes[:, match[i]] > 0) for i in range(12)]
+    np.testing.assert_allclose(scores.tables["f1"][0], expected, atol=1e-6)
+    assert scores.values["f1"].item() == pytest.approx(np.mean(expected), abs=1e-6)
+
+
+@pytest.mark.parametrize(("features", "floor", "ceiling"), [(128, 0.162, 0.371), (256, 0.176, 0.587), (512, 0.188, 1.0)])
+def test_chance_and_ceiling_of_mmcs_are_the_published_ones(features: int, floor: float, ceiling: float):
+    """Measured independently for d = 256 and 512 features: see the seed's facts, section 002."""
+    scores = score(Stack.start(Dictionary(features=features), 256, [0]), Superposition(), samples=1024)
+    assert scores.chance["mmcs"] == pytest.approx(floor, abs=0.005)
+    assert scores.ceiling["mmcs"] == pytest.approx(ceiling, abs=0.01)
+    assert scores.values["mmcs"].item() == pytest.approx(floor, abs=0.01)  # untrained is chance
+
+
+def test_answering_the_mean_is_the_chance_of_reconstruction():
+    noisy = Superposition(dimensions=24, features=12, active=2.0, decay=0.95, noise=0.3)
+    scores = score(perfect(noisy), noisy, samples=4096)
+    x = torch.cat([noisy.batch(position, 1024, split="evaluation").x for position in range(4)])
+    assert scores.chance["reconstruction_error"] == pytest.approx(x.var(0, correction=0).mean().item(), rel=1e-4)
+    assert scores.ceiling["reconstruction_error"] == pytest.approx(0.09, rel=0.02)  # the oracle leaves the noise
+
+
+def test_matched_order_puts_matches_on_the_diagonal():
+    cosine = torch.tensor([[0.1, 0.9, 0.0, 0.2], [0.8, 0.1, 0.3, 0.0], [0.0, 0.0, 0.1, 0.2]])
+    ordered = matched_order(cosine, torch.tensor([1, 0, -1]))
+    assert ordered.diagonal()[:2].tolist() == pytest.approx([0.9, 0.8])
+    assert sorted(ordered.flatten().tolist()) == sorted(cosine.flatten().tolist())
+
+
+def test_scores_print_as_a_table_with_chance_and_ceiling():
+    text = str(score(Stack.start(Dictionary(features=16), 24, [0, 1]), SMALL, 1024))
+    assert "chance" in text
+    assert "ceiling" in text
+    assert len(text.splitlines()) == 12

@@ -1,0 +1,96 @@
+"""Make pieces of HTML from plain text; whatever comes in as text is escaped here and nowhere else."""
+
+import base64
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+from unbraid.reports.canvas import Picture, Plate
+
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+"""The browser itself refuses anything from the network."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows of a table under one heading (none if it is empty), with a soft remark beside it."""
+
+    rows: Sequence[Sequence[str]]
+    heading: str = ""
+    remark: str = ""
+
+
+def heading(level: int, text: str) -> str:
+    return f"<h{level}>{escape(text)}</h{level}>"
+
+
+def paragraph(text: str, kind: str = "") -> str:
+    return f"<p{_class(kind)}>{escape(text)}</p>"
+
+
+def fold(summary: str, inside: str) -> str:
+    return f"<details><summary>{escape(summary)}</summary>{inside}</details>"
+
+
+def code(text: str) -> str:
+    return f"<pre>{escape(text)}</pre>"
+
+
+def facts(pairs: Iterable[tuple[str, str]]) -> str:
+    return "<dl>" + "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in pairs) + "</dl>"
+
+
+def link(anchor: str, text: str) -> str:
+    return f'<a href="#{escape(anchor)}">{escape(text)}</a>'
+
+
+def table(about: str, head: Sequence[str], groups: Sequence[Group], words: int = 0) -> str:
+    """A table that scrolls in its own box; the last `words` columns hold words, not numbers."""
+    top = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
+    body = "".join(_group(group, len(head), words) for group in groups)
+    inside = f"<table><thead><tr>{top}</tr></thead>{body}</table>"
+    return f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(about)}">{inside}</div>'
+
+
+def figure(plate: Plate) -> str:
+    pictures = "".join(_picture(picture) for picture in plate.pictures)
+    kind = "pictures three" if len(plate.pictures) == 3 else "pictures"
+    return f'<figure><div class="{kind}">{pictures}</div><figcaption>{escape(plate.caption)}</figcaption></figure>'
+
+
+def document(title: str, body: str) -> str:
+    """The whole page: no scripts, no links to other files, figures and style inside."""
+    style = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title>\n<style>\n{style}</style></head>\n<body>\n{body}\n</body></html>\n"
+    )
+
+
+def _group(group: Group, columns: int, words: int) -> str:
+    top = ""
+    if group.heading:
+        remark = f' <span class="soft">{escape(group.remark)}</span>' if group.remark else ""
+        inside = f"<b>{escape(group.heading)}</b>{remark}"
+        top = f'<tr><th class="group" scope="rowgroup" colspan="{columns}">{inside}</th></tr>'
+    return f"<tbody>{top}{''.join(_row(row, words) for row in group.rows)}</tbody>\n"
+
+
+def _row(cells: Sequence[str], words: int) -> str:
+    first, *rest = (escape(cell) for cell in cells)
+    numbers = rest[: len(rest) - words]
+    inside = "".join(f"<td>{cell}</td>" for cell in numbers)
+    inside += "".join(f'<td class="word">{cell}</td>' for cell in rest[len(numbers) :])
+    return f'<tr><th scope="row">{first}</th>{inside}</tr>'
+
+
+def _picture(picture: Picture) -> str:
+    data = base64.b64encode(picture.png).decode()
+    return f'<img src="data:image/png;base64,{data}" alt="{escape(picture.alt)}">\n'
+
+
+def _class(kind: str) -> str:
+    return f' class="{kind}"' if kind else ""

@@ -1,0 +1,95 @@
+"""Figures of recovery: how well each true feature was found, against how often it fires."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.lines import Line2D
+
+from unbraid.reports.canvas import (
+    HEIGHT,
+    Picture,
+    Plate,
+    blank,
+    key,
+    left_out,
+    level,
+    look,
+    make_log,
+    name_axes,
+    png,
+    short,
+)
+from unbraid.reports.findings import Findings, Setting
+from unbraid.reports.words import number
+
+PALE = "#a0a0a0"
+
+
+@dataclass(frozen=True)
+class _Recovery:
+    """One setting's best cosines, by true feature, in the order of x."""
+
+    x: np.ndarray
+    cosines: np.ndarray
+    """Members × true features."""
+    ranked: bool
+    """All features fire about equally often: x is their rank, best found first."""
+
+    @classmethod
+    def of(cls, findings: Findings, setting: Setting) -> "_Recovery":
+        rates, found = findings.probabilities(setting), findings.table(setting, "best_cosine")
+        if np.ptp(np.log(rates)) < 0.1:
+            return cls(np.arange(1, len(rates) + 1), found[:, np.argsort(-found.mean(0))], True)
+        order = np.argsort(rates)
+        return cls(rates[order], found[:, order], False)
+
+    def median(self) -> tuple[np.ndarray, np.ndarray]:
+        """The running median of the mean over members."""
+        window = min(len(self.x), max(9, len(self.x) // 16))
+        view = np.lib.stride_tricks.sliding_window_view
+        return np.median(view(self.x, window), axis=1), np.median(view(self.cosines.mean(0), window), axis=1)
+
+
+def recovery(findings: Findings) -> Plate:
+    """Each true feature's best cosine against how often it fires, a picture a setting."""
+    settings = findings.panels
+    found = [_Recovery.of(findings, setting) for setting in settings]
+    pictures = [_picture(findings, settings, found, place) for place in range(len(settings))]
+    where = "how often it fires (x, probability per sample, log scale)"
+    if found[0].ranked:
+        where = "its rank (x, best found first; all fire about equally often)"
+    caption = (
+        f"Each dot is a true feature: {where} and the cosine of the learned feature most like it (y, 1 is perfect), "
+        "mean over replicates; the vertical bar runs from the worst replicate to the best. Black line: the running "
+        f"median; grey lines: that of the other settings drawn.{left_out(findings, settings)}"
+    )
+    return Plate("Recovery of every true feature", caption, pictures)
+
+
+def _picture(findings: Findings, settings: list[Setting], found: list[_Recovery], place: int) -> Picture:
+    setting, this = settings[place], found[place]
+    figure, axes = blank(findings, height=HEIGHT + 0.2)
+    drawn, x, mean = look(findings, setting), this.x, this.cosines.mean(0)
+    others = [other for other in found if other is not this and other.ranked == this.ranked]
+    for other in others:
+        axes.plot(*other.median(), color=PALE, linewidth=1.4, zorder=2)
+    if len(this.cosines) > 1:
+        axes.vlines(
+            x, this.cosines.min(0), this.cosines.max(0), color=drawn.colour, linewidth=0.7, alpha=0.35, zorder=1
+        )
+    axes.plot(x, mean, drawn.marker, color=drawn.colour, markersize=3.2, alpha=0.6, markeredgewidth=0, zorder=3)
+    axes.plot(*this.median(), color="black", linewidth=2, zorder=4)
+    if not this.ranked:
+        make_log(axes, "x", x[0], x[-1])
+    axes.set_ylim(min(0.0, float(this.cosines.min())), 1.04)
+    across = "true feature, best found first" if this.ranked else "firing probability of the true feature (log)"
+    name_axes(axes, short(setting.label), across, "best cosine, mean")
+    lines = [Line2D([], [], color="black", linewidth=2, label="running median")]
+    lines += [Line2D([], [], color=PALE, linewidth=1.4, label="other settings")] if others else []
+    levels = [level(axes, 0.9, "0.9: counts as found", "--"), level(axes, setting.scores["mmcs"].chance, "chance", ":")]
+    key(figure, lines + [line for line in levels if line])
+    alt = (
+        f"{setting.label}: best cosine of each of {len(x)} true features, against {across}; mean "
+        f"{number('mmcs', setting.value('mmcs'))}, {(mean >= 0.9).mean():.0%} at 0.9 or above."
+    )
+    return Picture(f"recovery-{place + 1}", png(figure), alt)

@@ -1,0 +1,87 @@
+"""Figures of scores: every setting and replicate, between chance and ceiling."""
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.typing import LineStyleType
+
+from unbraid.reports.canvas import (
+    GREY,
+    INK,
+    SMALL,
+    Look,
+    Picture,
+    Plate,
+    blank,
+    key,
+    left_out,
+    look,
+    name_axes,
+    plain,
+    png,
+    short,
+)
+from unbraid.reports.findings import Findings, Score, Setting, finite
+from unbraid.reports.words import PLOTTED, estimate, wording
+
+MOST_ROWS = 24
+CHANCE: LineStyleType = (0, (2, 1.2))
+
+
+def scores(findings: Findings) -> Plate:
+    """A row a setting: every replicate, the mean with its interval, chance and ceiling."""
+    settings = findings.settings if len(findings.settings) <= MOST_ROWS else findings.drawn
+    kept = [metric for metric in PLOTTED if any(metric in setting.scores for setting in settings)]
+    caption = (
+        "Each row is a setting. Small dots: one per replicate. Large marker: their mean, with its 95 % interval as a "
+        "bar (often narrower than the marker). Dashed tick: chance, a random dictionary of the same size. Solid tick: "
+        f"the ceiling, an oracle of the same size. Scores have no unit; 1 is perfect.{left_out(findings, settings)}"
+    )
+    pictures = [_picture(findings, settings, metric) for metric in kept]
+    return Plate("Scores against chance and ceiling", caption, pictures)
+
+
+def _picture(findings: Findings, settings: list[Setting], metric: str) -> Picture:
+    figure, axes = blank(findings, height=1.75 + 0.52 * len(settings))
+    rows = [(setting, setting.scores[metric]) for setting in settings if metric in setting.scores]
+    for row, (setting, score) in enumerate(rows):
+        _name_row(axes, -float(row), setting.label, estimate(metric, score))
+        _draw_row(axes, -float(row), look(findings, setting), score)
+    lowest = min((value for _, score in rows for value in finite(score.members)), default=0.0)
+    axes.set(xlim=(min(-0.02, lowest * 1.1), 1.03), ylim=(0.6 - len(rows), 0.65), yticks=[])
+    axes.spines["left"].set_visible(False)
+    words = wording(metric)
+    name_axes(axes, words.heading, f"{words.heading} ({words.better})", "")
+    key(figure, _key())
+    told = "; ".join(f"{setting.label} {estimate(metric, score)}" for setting, score in rows)
+    return Picture(f"score-{metric}", png(figure), f"Dot plot of {words.heading}: {told}.")
+
+
+def _key() -> list[Line2D]:
+    return [
+        Line2D([], [], color=INK, marker="o", markersize=7, linewidth=2.6, label="mean, 95 % interval"),
+        Line2D([], [], color=INK, marker="o", markersize=3, linestyle="", alpha=0.6, label="one replicate"),
+        Line2D([], [], color=GREY, linestyle=CHANCE, linewidth=2, label="chance"),
+        Line2D([], [], color=GREY, linewidth=2, label="ceiling"),
+    ]
+
+
+def _name_row(axes: Axes, y: float, left: str, right: str) -> None:
+    """The setting and its score above the row, where a long name has room."""
+    across = axes.get_yaxis_transform()
+    axes.text(0, y + 0.36, plain(short(left, 36)), fontsize=SMALL, color=INK, va="center", transform=across)
+    axes.text(1, y + 0.36, right, fontsize=SMALL, color=INK, va="center", ha="right", transform=across)
+
+
+def _draw_row(axes: Axes, y: float, drawn: Look, score: Score) -> None:
+    marks: list[tuple[float | None, LineStyleType]] = [(score.chance, CHANCE), (score.ceiling, "-")]
+    for value, style in marks:
+        if value is not None:
+            axes.plot([value, value], [y - 0.18, y + 0.18], color=GREY, linestyle=style, linewidth=2)
+    members = finite(score.members)
+    apart = np.linspace(-0.11, 0.11, len(members)) if len(members) > 1 else np.zeros(len(members))
+    axes.plot(members, y + apart, "o", color=drawn.colour, markersize=3.2, alpha=0.55, markeredgewidth=0)
+    if score.interval is not None:
+        axes.plot(score.interval, [y, y], color=drawn.colour, linewidth=2.6, solid_capstyle="butt")
+    if score.value is not None:
+        axes.plot([score.value], [y], drawn.marker, color=drawn.colour, markersize=8, markeredgecolor="white")

@@ -1,0 +1,123 @@
+"""The sections of a report that are words and tables: what was run, the headline, scores, differences, environment."""
+
+from collections.abc import Sequence
+
+from unbraid.config import Tree
+from unbraid.reports import markup
+from unbraid.reports.findings import Findings, Setting, environment
+from unbraid.reports.markup import Group
+from unbraid.reports.sentences import details, error_bar, headline, what_was_run
+from unbraid.reports.words import MAIN, in_order, interval, number, seconds, wording
+
+SIGNS = {"higher": "▲ higher", "lower": "▼ lower", "undecided": "○ undecided"}
+ALONE = 20
+"""Of so many comparisons one is called by luck alone, at 95 %."""
+
+
+def told(findings: Findings, level: int) -> str:
+    """The headline, and what was run."""
+    said = "".join(
+        markup.paragraph(sentence) for sentence in (headline(findings), " ".join(details(findings))) if sentence
+    )
+    config = (findings.run.path / "config.toml").read_text(encoding="utf-8")
+    again = "Saved as config.toml, this does it again: unbraid run config.toml"
+    return (
+        f'<div class="headline">{said}</div>'
+        + markup.heading(level, "What was run")
+        + markup.paragraph(" ".join(what_was_run(findings.config)))
+        + markup.fold("The whole configuration", markup.paragraph(again, "soft") + markup.code(config))
+    )
+
+
+def scored(findings: Findings) -> str:
+    """The table of settings, metric by metric, and what its intervals, chance and ceiling are."""
+    metrics = in_order(list(dict.fromkeys(metric for one in findings.settings for metric in one.scores)))
+    meaning = (
+        f"{error_bar(findings)} Chance is a random dictionary of the same size, fired by the same rule; the ceiling is "
+        "an oracle of the same size that holds the most frequent true features and knows what fired."
+    )
+    rest = [metric for metric in metrics if metric not in MAIN]
+    folded = markup.fold("More scores", _score_table(findings, rest)) if rest else ""
+    return markup.paragraph(meaning) + _score_table(findings, [name for name in metrics if name in MAIN]) + folded
+
+
+def compared(findings: Findings, level: int) -> str:
+    """Every setting's paired difference from the first; nothing where there is one setting."""
+    if not findings.differences:
+        return ""
+    first = findings.settings[findings.differences[0]["reference"]].label
+    amount = len(findings.differences)
+    luck = (
+        f" Of {amount} comparisons about {amount / ALONE:.0f} would be called by luck alone." if amount >= ALONE else ""
+    )
+    meaning = (
+        f"Each setting minus {first}, paired by replicate: mean, 95 % interval and number of pairs. The verdict is "
+        f"higher or lower where the interval leaves out 0, else undecided.{luck}"
+    )
+    groups: list[Group] = []
+    for metric in in_order(list(dict.fromkeys(one["metric"] for one in findings.differences))):
+        rows = [_difference_row(findings, one) for one in findings.differences if one["metric"] == metric]
+        groups.append(Group(rows, wording(metric).heading))
+    head = ("setting", "difference", "95 % interval", "pairs", "verdict")
+    return (
+        markup.heading(level, f"Differences from {first}")
+        + markup.paragraph(meaning)
+        + markup.table("Paired differences", head, groups, words=1)
+    )
+
+
+def surroundings(findings: Findings) -> str:
+    """What the result may depend on beyond its configuration."""
+    found, status = environment(findings.run), findings.run.status()
+    packages = ", ".join(f"{name} {version}" for name, version in found["packages"].items())
+    pairs = [
+        ("run", findings.run.name),
+        ("began", str(findings.run.facts()["began"]).replace("T", " ").replace("+00:00", " UTC")),
+        ("worked", seconds(status["seconds"])),
+        ("commit", found["commit"] or "not from a checkout"),
+        ("Python", found["python"]),
+        ("packages", packages),
+        ("threads", str(found["threads"])),
+        ("machine", found["machine"]),
+    ]
+    return f"<footer>{markup.facts(pairs)}</footer>"
+
+
+def overview(findings: Sequence[Findings]) -> str:
+    """One row a run, with its best setting."""
+    rows = [_overview_row(one) for one in findings]
+    head = ("run", "best setting", "MMCS", "95 % interval", "chance", "ceiling", "recovered", "L0")
+    return markup.table("The runs and their best settings", head, [Group(rows)])
+
+
+def _overview_row(findings: Findings) -> list[str]:
+    best = findings.best() or findings.settings[0]
+    extra = [number(metric, best.value(metric)) for metric in ("recovered", "l0")]
+    return [findings.run.name, best.label, *_score_cells(best, "mmcs"), *extra]
+
+
+def _score_table(findings: Findings, metrics: list[str]) -> str:
+    groups: list[Group] = []
+    for metric in metrics:
+        words = wording(metric)
+        rows = [[one.label, *_score_cells(one, metric)] for one in findings.settings if metric in one.scores]
+        remark = f"{words.meaning} ({words.better})" if words.meaning else ""
+        groups.append(Group(rows, words.heading, remark))
+    return markup.table("Scores", ("setting", "mean", "95 % interval", "chance", "ceiling"), groups)
+
+
+def _score_cells(setting: Setting, metric: str) -> list[str]:
+    score = setting.scores[metric]
+    value, *against = (number(metric, each) for each in (score.value, score.chance, score.ceiling))
+    return [value, interval(metric, score.interval), *against]
+
+
+def _difference_row(findings: Findings, difference: Tree) -> list[str]:
+    metric = difference["metric"]
+    return [
+        findings.settings[difference["setting"]].label,
+        number(metric, difference["value"], True),
+        interval(metric, difference["interval"], True),
+        str(difference["pairs"]),
+        SIGNS[difference["verdict"]],
+    ]

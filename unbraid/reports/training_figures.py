@@ -1,0 +1,100 @@
+"""Figures of training: every loss term, L0 and MMCS against the step."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from unbraid.reports.canvas import (
+    Look,
+    Picture,
+    Plate,
+    blank,
+    handle,
+    key,
+    left_out,
+    level,
+    look,
+    make_log,
+    name_axes,
+    png,
+    shared,
+    short,
+)
+from unbraid.reports.findings import Curve, Findings, Setting
+
+FEW_POINTS = 3
+"""A curve of so few points is drawn with markers, or nothing would be seen."""
+
+
+@dataclass(frozen=True)
+class _Quantity:
+    """Something that was logged: its key in the log, and how it is named on a figure."""
+
+    key: str
+    title: str
+    unit: str
+    term: bool = False
+
+
+def curves(findings: Findings) -> Plate:
+    """A picture for each thing that was logged."""
+    settings = findings.drawn
+    logged = [_Quantity(term, f"Loss term: {term}", "cost per sample", True) for term in findings.terms()]
+    logged.append(_Quantity("l0", "L0 on the training batch", "features per sample"))
+    logged.append(_Quantity("mmcs", "MMCS while training", "MMCS (1 is perfect)"))
+    caption = (
+        "Against the training step: what training minimises, how many features fire, and how much of the planted truth "
+        f"is found. Thin lines: replicates. Bold line: their mean.{left_out(findings, settings)}"
+    )
+    pictures = [_picture(findings, settings, quantity) for quantity in logged]
+    return Plate("Training", caption, [picture for picture in pictures if picture])
+
+
+def _picture(findings: Findings, settings: list[Setting], quantity: _Quantity) -> Picture | None:
+    drawn = [(one, curve) for one in settings if (curve := findings.curve(one, quantity.key, quantity.term))]
+    if not drawn:
+        return None
+    figure, axes = blank(findings, height=3.3 + 0.2 * len(settings))
+    handles = [_draw(axes, look(findings, setting), setting.label, curve) for setting, curve in drawn]
+    levels = [] if quantity.term else _levels(axes, settings, quantity)
+    seen = [curve.values.ravel() for _, curve in drawn] + [np.atleast_1d(line.get_ydata())[:1] for line in levels]
+    _scale(axes, np.concatenate(seen), quantity)
+    axes.set_xlim(left=0)
+    log = " (log)" if axes.get_yscale() == "log" else ""
+    name_axes(axes, quantity.title, "training step", f"{quantity.unit}{log}")
+    key(figure, handles + levels)
+    ends = "; ".join(f"{setting.label} ends at {curve.values[:, -1].mean():.3g}" for setting, curve in drawn)
+    name = f"loss-{quantity.key}" if quantity.term else f"curve-{quantity.key}"
+    return Picture(name, png(figure), f"{quantity.title} against training step: {ends}.")
+
+
+def _draw(axes: Axes, drawn: Look, label: str, curve: Curve) -> Line2D:
+    few = len(curve.steps) <= FEW_POINTS
+    if len(curve.values) > 1:
+        axes.plot(curve.steps, curve.values.T, "." if few else "-", color=drawn.colour, linewidth=0.7, alpha=0.45)
+    (line,) = axes.plot(curve.steps, curve.values.mean(0), color=drawn.colour, linestyle=drawn.dashes, linewidth=2.2)
+    line.set_marker(drawn.marker if few else "")
+    return handle(drawn, short(label), marker=few)
+
+
+def _levels(axes: Axes, settings: list[Setting], quantity: _Quantity) -> list[Line2D]:
+    """Chance and ceiling; for L0 the ceiling is how many features truly fire."""
+    found = shared(settings, quantity.key, "chance") + shared(settings, quantity.key, "ceiling")
+    if quantity.key == "l0":
+        found = [(value, name.replace("ceiling", "what truly fires")) for value, name in found]
+    lines = [level(axes, value, name, ":" if "chance" in name else "-") for value, name in found]
+    return [line for line in lines if line]
+
+
+def _scale(axes: Axes, values: np.ndarray, quantity: _Quantity) -> None:
+    """MMCS from 0 to 1; anything positive over more than a factor of 20 on a log scale."""
+    kept = values[np.isfinite(values)]
+    low, high = (float(kept.min()), float(kept.max())) if kept.size else (0.0, 1.0)
+    if quantity.key == "mmcs" and not quantity.term:
+        axes.set_ylim(min(0.0, low), 1.04)
+    elif low > 0 and high > 20 * low:
+        make_log(axes, "y", low, high)
+    elif low >= 0:
+        axes.set_ylim(0, 1.08 * high if high > 0 else 1)
