@@ -1,16 +1,20 @@
 """Every test runs with the shapes and types in unbraid's annotations checked at run time."""
 
 import beartype.typing  # noqa: F401 (the checker below names it)
+import numpy as np
 import pytest
+import torch
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
 # jaxtyping decorates methods one by one, and beartype knows `Self` only inside a class that it decorates whole.
 install_import_hook(
     "unbraid",
-    "beartype.beartype(conf=beartype.BeartypeConf("
-    "hint_overrides=beartype.FrozenDict({beartype.typing.Self: object})))",
+    "beartype.beartype(conf=beartype.BeartypeConf(hint_overrides=beartype.FrozenDict({beartype.typing.Self: object})))",
 )
+
+# The tests' sizes are tiny, and CI may share its cores: more threads would only wait for each other.
+torch.set_num_threads(1)
 
 settings.register_profile("unbraid", deadline=None, max_examples=50, derandomize=True, database=None)
 settings.load_profile("unbraid")
@@ -18,6 +22,4 @@ settings.load_profile("unbraid")
 
 @pytest.fixture
 def rng():
-    import numpy as np
-
     return np.random.default_rng(0)

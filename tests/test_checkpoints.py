@@ -12,13 +12,17 @@ from unbraid.errors import Refusal
 
 
 def checkpoint(step):
-    arrays = {"weights": np.random.default_rng(step).standard_normal((3, 4)).astype(np.float32), "age": np.full(3, step)}
+    arrays = {
+        "weights": np.random.default_rng(step).standard_normal((3, 4)).astype(np.float32),
+        "age": np.full(3, step),
+    }
     return Checkpoint(step, arrays, {"log_bytes": 10 * step, "note": "é", "seconds": 0.1 * step, "list": [1, 2]})
 
 
 def assert_is(found, step):
     wanted = checkpoint(step)
-    assert found is not None and (found.step, found.facts) == (wanted.step, wanted.facts)
+    assert found is not None
+    assert (found.step, found.facts) == (wanted.step, wanted.facts)
     assert found.arrays.keys() == wanted.arrays.keys()
     assert all(np.array_equal(array, wanted.arrays[name]) for name, array in found.arrays.items())
 
@@ -122,7 +126,7 @@ DAMAGES = [(arrays_of, damage) for damage in (truncate, empty, garbage, flip_a_b
     (card_of, damage)
     for damage in (truncate, empty, garbage, other_json, null_json, change_a_fact, change_the_step, drop_the_checksum)
 ]
-over_damages = pytest.mark.parametrize("part, damage", DAMAGES, ids=lambda f: f.__name__)
+over_damages = pytest.mark.parametrize(("part", "damage"), DAMAGES, ids=lambda f: f.__name__)
 
 
 @over_damages
@@ -131,7 +135,8 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(folder, part, 
     found, damaged = load_latest(folder)
     assert_is(found, 10)
     assert len(damaged) == 1
-    assert "step-000000020" in damaged[0] and "damaged" in damaged[0]
+    assert "step-000000020" in damaged[0]
+    assert "damaged" in damaged[0]
 
 
 @over_damages
@@ -150,7 +155,7 @@ def test_every_single_byte_of_a_checkpoint_is_guarded(folder):
             path.write_bytes(whole[:position] + bytes([whole[position] ^ 0x01]) + whole[position + 1 :])
             found, damaged = load_latest(folder)
             assert found is not None
-            assert found.step == 10 and len(damaged) == 1, f"byte {position} of {path.name}"
+            assert (found.step, len(damaged)) == (10, 1), f"byte {position} of {path.name}"
         path.write_bytes(whole)
 
 
@@ -209,3 +214,13 @@ def test_a_step_saved_again_with_a_damaged_newer_one_present_survives(folder):
     save_checkpoint(folder, checkpoint(15))
     found, _ = load_latest(folder)
     assert_is(found, 15)
+
+
+def test_after_damage_an_earlier_save_counts_and_the_damaged_future_is_gone(folder):
+    for card in folder.glob("*.json"):
+        card.write_text("{}")
+    assert save_checkpoint(folder, checkpoint(5)).is_file()
+    found, damaged = load_latest(folder)
+    assert_is(found, 5)
+    assert damaged == []
+    assert names(folder) == ["step-000000005.json", "step-000000005.safetensors"]

@@ -264,7 +264,9 @@ def test_no_space_left_is_one_sentence_and_nothing_is_lost(config: Path, tmp_pat
 
 
 def test_help_imports_nothing_heavy():
-    script = "import sys; from unbraid import cli\ntry: cli.app(['--help'])\nexcept SystemExit: pass\nprint(*sys.modules)"
+    script = (
+        "import sys; from unbraid import cli\ntry: cli.app(['--help'])\nexcept SystemExit: pass\nprint(*sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.splitlines()[-1].split())
     assert not loaded & {"torch", "numpy", "scipy", "matplotlib", "pydantic", "sklearn", "jaxtyping"}

@@ -1,5 +1,6 @@
 """Records survive TOML; whatever is wrong with a configuration is answered with one sentence."""
 
+import contextlib
 import tomllib
 from typing import Literal
 
@@ -56,10 +57,10 @@ def trainings(draw):
     )
 
 
-sparsities = st.builds(
-    Sparsity, weight=st.just(0.0) | positive, form=st.sampled_from(["per_sample", "published"])
+sparsities = st.builds(Sparsity, weight=st.just(0.0) | positive, form=st.sampled_from(["per_sample", "published"]))
+records = (
+    superpositions() | dictionaries() | trainings() | sparsities | st.builds(Enabled, sparsity=st.none() | sparsities)
 )
-records = superpositions() | dictionaries() | trainings() | sparsities | st.builds(Enabled, sparsity=st.none() | sparsities)
 
 
 # Round trips
@@ -96,12 +97,13 @@ def refusal(kind, data):
     with pytest.raises(Refusal) as caught:
         check(kind, data, "here.toml")
     sentence = str(caught.value)
-    assert sentence.startswith("here.toml: ") and "\n" not in sentence
+    assert sentence.startswith("here.toml: ")
+    assert "\n" not in sentence
     return sentence
 
 
 @pytest.mark.parametrize(
-    "kind, data, name, guess",
+    ("kind", "data", "name", "guess"),
     [
         (Dictionary, {"feature": 3}, "feature", "features"),
         (Training, {"learning_rat": 0.1}, "learning_rat", "learning_rate"),
@@ -123,7 +125,7 @@ def test_a_name_like_no_other_is_answered_with_all_that_are_accepted():
 
 
 @pytest.mark.parametrize(
-    "kind, data, path",
+    ("kind", "data", "path"),
     [
         (Dictionary, {"features": "8"}, "features"),
         (Dictionary, {"features": 8.0}, "features"),
@@ -144,7 +146,7 @@ def test_a_wrong_type_is_refused_by_its_path(kind, data, path):
 
 
 @pytest.mark.parametrize(
-    "kind, name",
+    ("kind", "name"),
     [
         (Superposition, "dimensions"),
         (Superposition, "features"),
@@ -160,7 +162,7 @@ def test_sizes_below_one_are_refused(kind, name, size):
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1e-9])
 @pytest.mark.parametrize(
-    "kind, name", [(Training, "learning_rate"), (Training, "clip"), (Sparsity, "weight"), (Superposition, "noise")]
+    ("kind", "name"), [(Training, "learning_rate"), (Training, "clip"), (Sparsity, "weight"), (Superposition, "noise")]
 )
 def test_numbers_that_are_negative_or_not_finite_are_refused(kind, name, value):
     assert f"{name} is " in refusal(kind, {name: value})
@@ -168,7 +170,8 @@ def test_numbers_that_are_negative_or_not_finite_are_refused(kind, name, value):
 
 def test_k_larger_than_the_features_is_refused_with_the_range():
     sentence = refusal(Dictionary, {"features": 8, "activation": {"kind": "topk", "k": 9}})
-    assert "activation.k is 9" in sentence and "accepted: 1 to 8" in sentence
+    assert "activation.k is 9" in sentence
+    assert "accepted: 1 to 8" in sentence
 
 
 def test_k_equal_to_the_features_is_accepted():
@@ -176,10 +179,11 @@ def test_k_equal_to_the_features_is_accepted():
     assert check(Dictionary, data, "here").tree()["activation"]["k"] == 8
 
 
-@pytest.mark.parametrize("kind, guess", [("topkk", "did you mean 'topk'?"), ("other", "accepted: relu, topk")])
+@pytest.mark.parametrize(("kind", "guess"), [("topkk", "did you mean 'topk'?"), ("other", "accepted: relu, topk")])
 def test_a_bad_kind_is_answered_with_the_kinds_there_are(kind, guess):
     sentence = refusal(Dictionary, {"activation": {"kind": kind}})
-    assert f"activation.kind is '{kind}'" in sentence and guess in sentence
+    assert f"activation.kind is '{kind}'" in sentence
+    assert guess in sentence
 
 
 def test_a_missing_kind_and_a_missing_setting_are_named():
@@ -203,11 +207,11 @@ plain = st.recursive(
 @given(st.data())
 def test_whatever_the_data_the_answer_is_a_record_or_a_refusal(data):
     kind = data.draw(st.sampled_from([Superposition, Dictionary, Training, Enabled]))
-    tree = data.draw(st.dictionaries(st.sampled_from(sorted(kind.model_fields)) | st.text(max_size=5), plain, max_size=4))
-    try:
+    tree = data.draw(
+        st.dictionaries(st.sampled_from(sorted(kind.model_fields)) | st.text(max_size=5), plain, max_size=4)
+    )
+    with contextlib.suppress(Refusal):
         assert isinstance(check(kind, tree, "here"), kind)
-    except Refusal as problem:
-        assert str(problem).startswith("here: ")
 
 
 # Files
@@ -234,7 +238,7 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text, tree",
+    ("text", "tree"),
     [
         ("training.steps=100", {"training": {"steps": 100}}),
         ("seed=[0, 1]", {"seed": [0, 1]}),
@@ -258,7 +262,7 @@ def test_what_is_no_override_is_refused_with_an_example(text):
         parse_override(text)
 
 
-@given(st.text(st.characters(max_codepoint=0xFFFF, exclude_categories=["Cs"], exclude_characters="\x7f"), max_size=12))
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=12))
 def test_a_plain_word_as_value_arrives_as_it_was_typed(word):
     assert parse_override(f"name=x{word}") == {"name": f"x{word}"}
 
@@ -348,3 +352,15 @@ def test_a_tagged_setting_takes_the_record_its_kind_names():
 
     assert check(Page, {"shape": {"kind": "circle", "radius": 2}}, "here").shape == Circle(radius=2)
     assert "shape.radius is 0" in refusal(Page, {"shape": {"kind": "circle", "radius": 0}})
+
+
+@pytest.mark.parametrize("text", ["a = " + "[" * 5000, "a = " + "9" * 5000])
+def test_toml_that_breaks_the_parser_is_refused(text, tmp_path):
+    (tmp_path / "deep.toml").write_text(text)
+    with pytest.raises(Refusal, match="is not valid TOML"):
+        read_toml(tmp_path / "deep.toml")
+
+
+def test_an_unknown_name_inside_a_kind_is_named_as_it_was_written():
+    with pytest.raises(Refusal, match=r"there is no setting 'activation\.kk'"):
+        check(Dictionary, {"activation": {"kind": "topk", "kk": 3}}, "here")

@@ -56,7 +56,8 @@ def test_a_write_that_fails_leaves_the_old_file_and_says_why(path, monkeypatch, 
         patched.setattr(os, stage, full_disk)
         with pytest.raises(Refusal, match="No space left on device") as caught:
             write_bytes(path, b"new")
-    assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
     assert path.read_bytes() == b"old"
     assert list(path.parent.iterdir()) == [path]
     write_bytes(path, b"newer")
@@ -114,6 +115,7 @@ def test_arrays_read_back_bit_for_bit(path, rng):
         "flags": rng.random(9) < 0.5,
         "empty": np.zeros((0, 4), np.float32),
         "strided": rng.standard_normal((6, 4)).astype(np.float32)[::2, ::-1],
+        "scalar": np.array(3.5),
         "special": np.array([np.nan, np.inf, -0.0], np.float32),
     }
     write_arrays(path, arrays)

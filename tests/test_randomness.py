@@ -9,7 +9,19 @@ from scipy import stats
 
 from unbraid.randomness import stream
 
-NAMES = [(), ("train",), ("train", 0), ("train", 1), (0, "train"), ("test", 0), ("tra", "in", 0), (0,), (1,), (0, 0), (0, 1)]
+NAMES = [
+    (),
+    ("train",),
+    ("train", 0),
+    ("train", 1),
+    (0, "train"),
+    ("test", 0),
+    ("tra", "in", 0),
+    (0,),
+    (1,),
+    (0, 0),
+    (0, 1),
+]
 
 
 @pytest.mark.parametrize("names", NAMES)

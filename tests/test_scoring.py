@@ -47,7 +47,9 @@ def test_f1_is_that_of_the_matched_features_by_scikit_learn():
     assert scores.values["f1"].item() == pytest.approx(np.mean(expected), abs=1e-6)
 
 
-@pytest.mark.parametrize(("features", "floor", "ceiling"), [(128, 0.162, 0.371), (256, 0.176, 0.587), (512, 0.188, 1.0)])
+@pytest.mark.parametrize(
+    ("features", "floor", "ceiling"), [(128, 0.162, 0.371), (256, 0.176, 0.587), (512, 0.188, 1.0)]
+)
 def test_chance_and_ceiling_of_mmcs_are_the_published_ones(features: int, floor: float, ceiling: float):
     """Measured independently for d = 256 and 512 features: see the seed's facts, section 002."""
     scores = score(Stack.start(Dictionary(features=features), 256, [0]), Superposition(), samples=1024)

@@ -32,6 +32,19 @@ def test_with_five_seeds_the_interval_covers_the_truth_about_as_often_as_it_says
     assert ours / trials > plain / trials + 0.05
 
 
+def test_the_interval_is_scipys_percentile_bootstrap_at_a_widened_level():
+    """Hesterberg (2015): tails of Φ(-√(n/(n-1)) t) instead of 2.5 %."""
+    values = np.random.default_rng(7).exponential(1, 8)
+    tail = stats.norm.cdf(-np.sqrt(8 / 7) * stats.t.ppf(0.975, 7))
+    rng = np.random.default_rng(8)
+    expected = stats.bootstrap(
+        (values,), np.mean, n_resamples=100_000, confidence_level=1 - 2 * tail, method="percentile", rng=rng
+    ).confidence_interval
+    np.testing.assert_allclose(
+        estimate(values.tolist()).interval, tuple(expected), atol=0.1 * values.std() / np.sqrt(8)
+    )
+
+
 def test_with_many_seeds_the_interval_is_that_of_student():
     values = np.random.default_rng(2).normal(0, 1, 200)
     expected = stats.ttest_1samp(values, 0).confidence_interval(0.95)
@@ -63,7 +76,8 @@ def test_more_spread_and_fewer_values_widen_the_interval():
 
 def test_a_single_value_has_no_interval_and_none_has_no_value():
     assert estimate([0.5]) == Estimate(0.5, None)
-    assert np.isnan(estimate([]).value) and estimate([]).interval is None
+    assert np.isnan(estimate([]).value)
+    assert estimate([]).interval is None
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
@@ -99,8 +113,14 @@ def test_without_shared_seeds_nothing_is_decided():
 
 
 @pytest.mark.parametrize(
-    "interval, verdict",
-    [((0.1, 0.2), "higher"), ((-0.2, -0.1), "lower"), ((-0.1, 0.1), "undecided"), ((0.0, 0.1), "undecided"), (None, "undecided")],
+    ("interval", "verdict"),
+    [
+        ((0.1, 0.2), "higher"),
+        ((-0.2, -0.1), "lower"),
+        ((-0.1, 0.1), "undecided"),
+        ((0.0, 0.1), "undecided"),
+        (None, "undecided"),
+    ],
 )
 def test_a_verdict_needs_an_interval_that_excludes_zero(interval, verdict):
     assert Difference(Estimate(0.0, interval), 5).verdict == verdict
@@ -111,3 +131,7 @@ def test_no_difference_is_seldom_called_one(fewer_resamples):
     pairs = rng.normal(size=(trials, 2, 5))
     called = sum(paired_difference(by_seed(a), by_seed(b)).verdict != "undecided" for a, b in pairs)
     assert called / trials < 0.1
+
+
+def test_fewer_than_five_pairs_decide_nothing():
+    assert Difference(Estimate(0.5, (0.4, 0.6)), 4).verdict == "undecided"

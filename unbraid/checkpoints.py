@@ -24,15 +24,17 @@ class Checkpoint:
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
-    """Write it, then drop all but the last two."""
+    """Write it, then drop all but the last two, and any later ones: they belong to a past that was damaged."""
     arrays_path = folder / f"step-{checkpoint.step:09d}.safetensors"
     write_arrays(arrays_path, checkpoint.arrays)
     card = {"step": checkpoint.step, "facts": checkpoint.facts, "arrays_sha256": _sha256(arrays_path.read_bytes())}
     card["card_sha256"] = _sha256(json_bytes(card))
     write_bytes(arrays_path.with_suffix(".json"), json_bytes(card))
-    for old in sorted(folder.glob("step-*.json"))[:-KEPT]:
-        old.unlink(missing_ok=True)
-    kept = {path.stem for path in folder.glob("step-*.json")}
+    cards = [path for path in sorted(folder.glob("step-*.json"), reverse=True) if path.stem <= arrays_path.stem]
+    kept = {path.stem for path in cards[:KEPT]}
+    for card in folder.glob("step-*.json"):
+        if card.stem not in kept:
+            card.unlink(missing_ok=True)
     for arrays in folder.glob("step-*.safetensors"):
         if arrays.stem not in kept:
             arrays.unlink(missing_ok=True)
@@ -46,7 +48,7 @@ def load_latest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
         try:
             return _load(path), damaged
         except Refusal as problem:
-            damaged.append(f"{problem}; the checkpoint before it is used")
+            damaged.append(f"{problem}; it is passed over")
     return None, damaged
 
 

@@ -82,7 +82,7 @@ def read_toml(path: Path) -> Tree:
         raise Refusal(f"{path}: there is no such file; accepted: a TOML file (see `unbraid configs`)") from None
     except (OSError, UnicodeDecodeError) as problem:
         raise Refusal(f"{path}: cannot be read as text ({_reason(problem)}); accepted: a TOML file") from None
-    except tomllib.TOMLDecodeError as problem:
+    except (ValueError, RecursionError) as problem:
         raise Refusal(f"{path}: is not valid TOML: {problem}") from None
 
 
@@ -95,10 +95,10 @@ def parse_override(text: str) -> Tree:
     path, equals, value = text.partition("=")
     if not equals or not path.strip():
         raise Refusal(f"'{text}' is not an override; accepted: PATH=VALUE, for example training.steps=100")
-    for candidate in (value, json.dumps(value)):
+    for candidate in (value, json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")):
         try:
             return tomllib.loads(f"{path} = {candidate}")
-        except tomllib.TOMLDecodeError:
+        except (ValueError, RecursionError):
             continue
     raise Refusal(f"'{path}' is not a dotted path; accepted: names joined by dots, for example training.steps")
 
@@ -119,7 +119,7 @@ def at_path(path: str, value: object) -> Tree:
 
 
 def _sentence(error: ErrorDetails, data: Tree) -> str:
-    path = ".".join(_keys(error["loc"], data))
+    path = ".".join(_keys(error["loc"], data, keep_last=error["type"] == "missing"))
     context = error.get("ctx", {})
     match error["type"]:
         case "unknown":
@@ -137,11 +137,11 @@ def _sentence(error: ErrorDetails, data: Tree) -> str:
             return f"{path or 'the whole'} is {error['input']!r:.60}; {message}" if path else message
 
 
-def _keys(location: tuple[int | str, ...], data: object) -> Iterable[str]:
-    """The location as a user wrote it: without the union tags that pydantic puts in."""
+def _keys(location: tuple[int | str, ...], data: object, keep_last: bool) -> Iterable[str]:
+    """The location as a user wrote it: without the union tags that pydantic puts in, which are not in the data."""
     for i, part in enumerate(location):
         inside = (isinstance(data, dict) and part in data) or (isinstance(data, list) and isinstance(part, int))
-        if inside or i == len(location) - 1 or not isinstance(data, dict):
+        if inside or (keep_last and i == len(location) - 1):
             yield str(part)
         if inside:
             data = data[part]  # pyright: ignore[reportIndexIssue, reportArgumentType, reportCallIssue, reportUnknownVariableType]

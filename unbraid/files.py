@@ -4,6 +4,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,8 @@ def write_bytes(path: Path, content: bytes) -> None:
         aside.replace(path)
         _flush_folder(path.parent)
     except OSError as problem:
-        aside.unlink(missing_ok=True) if path.parent.is_dir() else None
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
         raise Refusal(
             f"cannot write {path} ({len(content) / 1e6:.1f} MB): {problem.strerror}; accepted: a folder that can be "
             "written, with room to spare"
@@ -48,12 +50,12 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_bytes())
     except OSError as problem:
         raise Refusal(f"cannot read {path}: {problem.strerror}") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise Refusal(f"{path} is damaged: it is not JSON") from None
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    write_bytes(path, tensors_to_bytes({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
+    write_bytes(path, tensors_to_bytes({name: np.asarray(array, order="C") for name, array in arrays.items()}))
 
 
 def read_arrays(path: Path) -> Arrays:

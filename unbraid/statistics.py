@@ -1,8 +1,9 @@
 """Error bars and comparisons over seeds.
 
 The interval is a bootstrap percentile interval of the mean, widened for few seeds (Hesterberg 2015): instead of the
-2.5 % tails it takes the tails Φ(-√(n/(n-1)) · t), t the 97.5 % point of Student's t with n-1 degrees of freedom. With
-five seeds the plain percentile interval covers the truth about 82 % of the time; this one comes much closer to 95 %.
+2.5 % tails it takes Φ(-√(n/(n-1)) · t), t the 97.5 % point of Student's t with n-1 degrees of freedom. From
+normal data it covers the truth 92 % of the time with five seeds and 94 % with ten (plain percentile: 84 % and 89 %),
+but only 77 % with three: with fewer than five, treat it as a lower bound of the doubt.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,8 @@ import numpy as np
 from scipy.special import ndtr, stdtrit
 
 RESAMPLES = 10_000
+FEWEST_PAIRS = 5
+"""Below this no difference is called: an interval from n values cannot cover more than 1 - 2^(1-n) of the time."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        if self.estimate.interval is None:
+        if self.estimate.interval is None or self.pairs < FEWEST_PAIRS:
             return "undecided"
         low, high = self.estimate.interval
         return "higher" if low > 0 else "lower" if high < 0 else "undecided"

@@ -60,7 +60,8 @@ def test_its_settings_survive_toml(dictionary):
 
 def test_one_face(stack, x):
     codes = stack.encode(x)
-    assert isinstance(codes, Codes) and codes.width == FEATURES
+    assert isinstance(codes, Codes)
+    assert codes.width == FEATURES
     assert codes.to_dense().shape == (3, 9, FEATURES)
     assert stack.decode(codes).shape == (3, 9, DIMENSIONS)
     assert stack.directions.shape == (3, FEATURES, DIMENSIONS)
@@ -80,7 +81,8 @@ def test_directions_have_length_one_after_training_and_have_moved(dictionary, tr
 
 def test_something_fires_and_everything_is_finite(stack, x):
     codes = stack.encode(x).to_dense()
-    assert codes.isfinite().all() and (codes != 0).any((1, 2)).all()
+    assert codes.isfinite().all()
+    assert (codes != 0).any((1, 2)).all()
 
 
 def test_decoding_is_an_explicit_sum(stack, x):

@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from unbraid.dictionaries import Dictionary, Relu, Stack
+from unbraid.worlds import Superposition
 
 DIMENSIONS = 5
 
@@ -10,7 +11,9 @@ DIMENSIONS = 5
 @pytest.fixture
 def stack(rng):
     start = Stack.start(Dictionary(features=7, pre_bias=True), DIMENSIONS, [0, 1])
-    return start.with_parameters({name: torch.from_numpy(rng.standard_normal(p.shape)) for name, p in start.parameters().items()})
+    return start.with_parameters(
+        {name: torch.from_numpy(rng.standard_normal(p.shape)) for name, p in start.parameters().items()}
+    )
 
 
 def test_pre_activations_are_those_of_centred_inputs(stack, rng):
@@ -41,7 +44,8 @@ def test_the_start_has_equal_encoder_and_decoder_and_zero_biases():
     start = Stack.start(Dictionary(features=7, pre_bias=True), DIMENSIONS, [0, 1])
     assert torch.equal(start.encoder, start.decoder)
     assert start.encoder.data_ptr() != start.decoder.data_ptr()
-    assert not start.encoder_bias.any() and not start.pre_bias.any()
+    assert not start.encoder_bias.any()
+    assert not start.pre_bias.any()
 
 
 def test_each_member_starts_from_its_own_seed_whatever_its_company():
@@ -53,8 +57,6 @@ def test_each_member_starts_from_its_own_seed_whatever_its_company():
 
 
 def test_a_start_is_not_the_truth_of_the_world_with_the_same_seed():
-    from unbraid.worlds import Superposition
-
     world = Superposition(dimensions=DIMENSIONS, features=7, active=2.0, seed=4)
     assert not torch.allclose(Stack.start(Dictionary(features=7), DIMENSIONS, [4]).decoder[0], world.directions)
 
@@ -68,7 +70,9 @@ def test_leaves_share_storage_and_ask_for_gradients(stack):
     leaves = stack.leaves()
     for name, parameter in stack.parameters().items():
         leaf = leaves.parameters()[name]
-        assert leaf.requires_grad and leaf.is_leaf and not parameter.requires_grad
+        assert leaf.requires_grad
+        assert leaf.is_leaf
+        assert not parameter.requires_grad
         assert leaf.data_ptr() == parameter.data_ptr()
 
 
@@ -83,4 +87,5 @@ def test_a_zero_row_stays_zero_and_finite():
     stack = Stack.start(Dictionary(features=3), 4, [0])
     stack.decoder[0, 1] = 0
     stack.normalise()
-    assert stack.decoder.isfinite().all() and not stack.decoder[0, 1].any()
+    assert stack.decoder.isfinite().all()
+    assert not stack.decoder[0, 1].any()

@@ -39,7 +39,7 @@ DICTIONARIES = [Dictionary(features=8), Dictionary(features=8, activation=TopK(k
 TRAINING = Training(steps=16, batch=24, learning_rate=0.02, warmup_steps=2, decay_steps=4, clip=0.5)
 CASES = [(name, example) for name, examples in EXAMPLES.items() for example in examples]
 
-over_examples = pytest.mark.parametrize("name, example", CASES)
+over_examples = pytest.mark.parametrize(("name", "example"), CASES)
 over_dictionaries = pytest.mark.parametrize("dictionary", DICTIONARIES, ids=["relu", "topk"])
 
 
@@ -164,7 +164,9 @@ def test_stopping_half_way_and_going_on_ends_with_the_same_bits(name, example, d
 def test_gradients_of_its_penalty_are_those_of_finite_differences(name, example, dictionary, rng):
     mechanisms = stacked([records(name, example, example.settings), records(name, example, example.settings, 2.0)])
     state = begin(dictionary, mechanisms, [0, 1])
-    parameters = {key: p + 0.1 * torch.from_numpy(rng.standard_normal(p.shape)) for key, p in state.stack.parameters().items()}
+    parameters = {
+        key: p + 0.1 * torch.from_numpy(rng.standard_normal(p.shape)) for key, p in state.stack.parameters().items()
+    }
     signals, x = gather_signals(mechanisms, state.memories, state.stack), WORLD.batch(0, 6).x.double()
 
     def cost(*values):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from unbraid.dictionaries import Dictionary
-from unbraid.errors import Refusal
+from unbraid.errors import NotFinite, Refusal
 from unbraid.mechanisms import Mechanism, Reset, Signals, Sparsity
 from unbraid.mechanisms.mechanism import refuse_loose_ends
 from unbraid.training.adam import Adam
@@ -245,7 +245,7 @@ def test_a_reset_touches_no_other_feature(renewed):
     theirs = without.tensors()
     for name, tensor in state.tensors().items():
         if name in theirs and tensor.shape[:2] == others.shape:
-            torch.testing.assert_close(tensor[others], theirs[name][others], rtol=0, atol=1e-15)
+            assert torch.equal(tensor[others], theirs[name][others]), name
 
 
 def test_the_next_update_of_a_reset_feature_is_a_fresh_adams_first(renewed):
@@ -272,10 +272,52 @@ def test_a_reset_after_a_reset_is_possible():
     twice = {"first": Renew(after=2, feature=1), "second": Renew(after=4, member=1, feature=3)}
     state, _ = go(twice, 6)
     ages = state.adam.age["encoder"]
-    assert ages[0, 1] == 4 and ages[1, 3] == 2 and ages[0, 0] == 6
+    assert ages[0, 1] == 4
+    assert ages[1, 3] == 2
+    assert ages[0, 0] == 6
     assert state.stack.encoder.isfinite().all()
 
 
 def test_two_resets_in_one_step_both_happen():
     state, _ = go({"first": Renew(after=2, feature=1), "second": Renew(after=2, member=1, feature=3)}, 2)
-    assert state.adam.age["encoder"][0, 1] == 0 and state.adam.age["encoder"][1, 3] == 0
+    assert state.adam.age["encoder"][0, 1] == 0
+    assert state.adam.age["encoder"][1, 3] == 0
+
+
+class Undeclared(Mechanism):
+    def signal(self, memory, stack):
+        return {"l1": torch.ones(stack.members)}
+
+
+class Reader(Mechanism):
+    reads: ClassVar[frozenset[str]] = frozenset({"l11"})
+
+
+def test_a_signal_that_was_not_declared_is_an_error():
+    with pytest.raises(TypeError, match="must write exactly"):
+        go({"undeclared": Undeclared()}, 1)
+
+
+def test_reading_an_unknown_signal_is_refused():
+    with pytest.raises(Refusal, match="reads 'l11', which is not a signal; did you mean 'l1'"):
+        refuse_loose_ends({"reader": Reader()})
+
+
+class InfinitelySteep(Mechanism):
+    """A finite cost, 0 at the start, whose gradient there is not."""
+
+    def penalty(self, forward, stack, signals):
+        return stack.encoder_bias.abs().sqrt().sum(-1)
+
+
+def test_a_gradient_that_is_not_finite_stops_before_anything_changed():
+    mechanisms = {"steep": InfinitelySteep()}
+    state, untouched = begin(mechanisms), begin(mechanisms)
+    with pytest.raises(NotFinite, match="'gradient' of member 0 is not finite at step 0"):
+        step(state, batch(0), TRAINING, mechanisms)
+    assert all(torch.equal(t, untouched.tensors()[name]) for name, t in state.tensors().items())
+
+
+def test_what_a_step_reports_has_no_history():
+    _, outcomes = go({"sparsity": Sparsity()}, 1)
+    assert not outcomes[0].codes.values.requires_grad

@@ -9,7 +9,7 @@ from unbraid.members import across
 
 
 @pytest.mark.parametrize("layout", ["dense", "slots"])
-@pytest.mark.parametrize("form, divisor", [("per_sample", 1), ("published", 6)])
+@pytest.mark.parametrize(("form", "divisor"), [("per_sample", 1), ("published", 6)])
 def test_the_cost_is_the_weighted_mean_of_the_l1_norm(form, divisor, layout, rng):
     values = np.maximum(rng.standard_normal((2, 5, 6)), 0)
     codes = Codes.dense(torch.from_numpy(values))
@@ -20,5 +20,7 @@ def test_the_cost_is_the_weighted_mean_of_the_l1_norm(form, divisor, layout, rng
     weights, factors = [0.25, 2.0], [3.0, 0.5]
     mechanism = across([Sparsity(weight=weight, form=form) for weight in weights])
     cost = mechanism.penalty(forward, stack, Signals(l1=torch.tensor(factors)))
-    expected = [w * s * sum(map(sum, member)) / 5 / divisor for w, s, member in zip(weights, factors, values, strict=True)]
+    expected = [
+        w * s * sum(map(sum, member)) / 5 / divisor for w, s, member in zip(weights, factors, values, strict=True)
+    ]
     np.testing.assert_allclose(cost.numpy(), expected, rtol=1e-6)

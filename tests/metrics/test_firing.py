@@ -29,7 +29,9 @@ def by_sklearn(score, learned, true):
     return table
 
 
-@pytest.mark.parametrize("name, score", [("precision", precision_score), ("recall", recall_score), ("f1", f1_score)])
+@pytest.mark.parametrize(
+    ("name", "score"), [("precision", precision_score), ("recall", recall_score), ("f1", f1_score)]
+)
 def test_scores_are_scikit_learns(fired, name, score):
     counts = count_firing(*fired, MATCHED)
     np.testing.assert_allclose(getattr(counts, name)().numpy(), by_sklearn(score, *fired), rtol=1e-6)
@@ -46,7 +48,8 @@ def test_counts_of_parts_add_up(fired):
 def test_a_feature_without_a_match_is_one_whose_match_never_fires(fired):
     counts = count_firing(*fired, MATCHED)
     assert counts.learned[1, 1] == counts.together[1, 1] == 0
-    assert counts.recall()[1, 1] == 0 and counts.f1()[1, 1] == 0
+    assert counts.recall()[1, 1] == 0
+    assert counts.f1()[1, 1] == 0
     assert counts.precision()[1, 1].isnan()
 
 

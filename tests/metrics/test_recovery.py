@@ -39,7 +39,9 @@ def test_cosines_are_those_of_a_loop_whatever_the_lengths(table):
 def test_mmcs_is_the_mean_of_the_largest_signed_cosine(table):
     expected = [sum(max(row) for row in member) / len(member) for member in table.tolist()]
     np.testing.assert_allclose(mmcs(table).numpy(), expected, atol=1e-12)
-    np.testing.assert_allclose(best_cosine(table).numpy(), [[max(row) for row in m] for m in table.tolist()], atol=1e-12)
+    np.testing.assert_allclose(
+        best_cosine(table).numpy(), [[max(row) for row in m] for m in table.tolist()], atol=1e-12
+    )
 
 
 def test_an_opposite_direction_does_not_count():
@@ -47,13 +49,15 @@ def test_an_opposite_direction_does_not_count():
     assert mmcs(cosines(truth, -truth[None])).tolist() == [0.0]
 
 
-@pytest.mark.parametrize("true, learned", [(4, 4), (4, 6), (5, 3)])
+@pytest.mark.parametrize(("true", "learned"), [(4, 4), (4, 6), (5, 3)])
 def test_the_matching_is_the_best_of_all_matchings(true, learned):
     table = cosines(directions(2, true, 4), directions(3, 2, learned, 4))
     smaller = min(true, learned)
     for member, scores in enumerate(table.numpy()):
         long = scores if true <= learned else scores.T
-        best = max(sum(long[i, j] for i, j in enumerate(order)) for order in permutations(range(max(true, learned)), smaller))
+        best = max(
+            sum(long[i, j] for i, j in enumerate(order)) for order in permutations(range(max(true, learned)), smaller)
+        )
         assert mcc(table, match(table))[member].item() == pytest.approx(best / smaller)
 
 
@@ -113,26 +117,27 @@ def test_zero_rows_have_cosine_zero_with_everything():
     truth[3] = 0
     table = cosines(truth, learned)
     assert table.isfinite().all()
-    assert not table[0, :, 2].any() and not table[0, 3].any()
+    assert not table[0, :, 2].any()
+    assert not table[0, 3].any()
 
 
 # Published figures (seed 002): 512 true features in 256 dimensions
 
 
 def expected_largest(count, d=256):
-    """The mean of the largest of `count` cosines of random directions, exactly: (1 + cosine) / 2 is Beta((d-1)/2, ·)."""
+    """The mean of the largest of `count` cosines of random directions: (1 + cosine) / 2 has a Beta law."""
     law = stats.beta((d - 1) / 2, (d - 1) / 2, loc=-1, scale=2)
     return 1 - integrate.quad(lambda c: law.cdf(c) ** count, -1, 1, limit=200, points=[0, 0.1, 0.2, 0.3])[0]
 
 
-@pytest.mark.parametrize("size, floor", [(128, 0.162), (256, 0.176), (512, 0.188), (1024, 0.203)])
+@pytest.mark.parametrize(("size", "floor"), [(128, 0.162), (256, 0.176), (512, 0.188), (1024, 0.203)])
 def test_a_random_dictionary_scores_the_published_floor(size, floor):
     table = cosines(unit(12, 512, 256), unit(13, 2, size, 256))
     np.testing.assert_allclose(mmcs(table).numpy(), floor, atol=0.01)
     np.testing.assert_allclose(mmcs(table).numpy(), expected_largest(size), atol=0.004)
 
 
-@pytest.mark.parametrize("size, ceiling", [(128, 0.371), (256, 0.587), (512, 1.0)])
+@pytest.mark.parametrize(("size", "ceiling"), [(128, 0.371), (256, 0.587), (512, 1.0)])
 def test_an_oracle_scores_the_published_ceiling(size, ceiling):
     truth = unit(14, 512, 256)
     table = cosines(truth, truth[None, :size])

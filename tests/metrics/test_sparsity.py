@@ -33,4 +33,5 @@ def test_dead_features_are_those_that_never_fired(values, counts):
 
 def test_nothing_fires_in_a_dead_dictionary():
     none = torch.zeros(1, 5, dtype=torch.long)
-    assert dead(none).tolist() == [5] and l0(none, 10).tolist() == [0.0]
+    assert dead(none).tolist() == [5]
+    assert l0(none, 10).tolist() == [0.0]

@@ -34,7 +34,9 @@ def test_a_swept_table_is_put_in_place():
 
 def test_quoted_and_nested_paths_mean_the_same():
     nested = expand({"sweep": {"training": {"steps": [3, 4]}}}, "here")
-    assert [m.experiment for m in nested] == [m.experiment for m in expand({"sweep": {"training.steps": [3, 4]}}, "here")]
+    assert [m.experiment for m in nested] == [
+        m.experiment for m in expand({"sweep": {"training.steps": [3, 4]}}, "here")
+    ]
 
 
 @given(st.lists(st.integers(0, 99), min_size=1, max_size=4, unique=True), st.integers(1, 500))

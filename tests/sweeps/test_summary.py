@@ -12,7 +12,7 @@ from unbraid.sweeps.summary import COMPARED, label, summarise
 def write_stack(run: Run, index: int, members: list[tuple[dict[str, object], int]], mmcs: list[float]) -> None:
     cards = [{"setting": setting, "seed": seed, "replicate": f"0/{seed}"} for setting, seed in members]
     write_json(run.stack(index) / "members.json", cards)
-    values = {name: mmcs for name in COMPARED}
+    values = dict.fromkeys(COMPARED, mmcs)
     write_json(run.stack(index) / "scores.json", {"values": values, "chance": {"mmcs": 0.2}, "ceiling": {"mmcs": 1.0}})
 
 
@@ -30,9 +30,11 @@ def test_settings_gather_their_members_across_stacks_and_are_compared_by_seed(tm
     assert [member["stack"] for member in second["members"]] == [0, 1]
     difference = next(d for d in summary["differences"] if d["metric"] == "mmcs")
     assert difference["value"] == pytest.approx(((0.7 - 0.5) + (0.9 - 0.6)) / 2)
-    assert (difference["pairs"], difference["verdict"]) == (2, "higher")
+    assert (difference["pairs"], difference["verdict"]) == (2, "undecided")  # two pairs decide nothing
 
 
 def test_labels_say_what_was_swept():
-    assert label({"training.steps": 5, "dictionary.activation": {"kind": "topk", "k": 3}}) == "steps 5, activation topk 3"
+    assert (
+        label({"training.steps": 5, "dictionary.activation": {"kind": "topk", "k": 3}}) == "steps 5, activation topk 3"
+    )
     assert label({}) == "the one setting"

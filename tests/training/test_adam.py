@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from unbraid.training.adam import Adam, clip_per_member
+from unbraid.training.adam import Adam, clip_per_member, gradient_lengths
 
 SHAPES = {"encoder": (3, 4, 5), "encoder_bias": (3, 4), "decoder": (3, 4, 5), "pre_bias": (3, 5)}
 
@@ -26,7 +26,10 @@ def gradients(step):
 def torch_adam(parameters, rates, grads):
     """torch's Adam, one optimiser a member, since members have their own rates."""
     parts = {(name, m): torch.nn.Parameter(p[m].clone()) for name, p in parameters.items() for m in range(len(rates))}
-    groups = [{"params": [p for (_, m), p in parts.items() if m == member], "lr": rates[member]} for member in range(len(rates))]
+    groups = [
+        {"params": [p for (_, m), p in parts.items() if m == member], "lr": rates[member]}
+        for member in range(len(rates))
+    ]
     optimiser = torch.optim.Adam(groups)
     for grad in grads:
         for (name, member), part in parts.items():
@@ -85,7 +88,7 @@ def test_each_members_gradient_is_clipped_as_torch_would_clip_it_alone(longest):
     for factor, name in zip((1e-3, 1.0, 1e3, 1.0), SHAPES, strict=True):
         ours[name][1] *= factor
     alone = [{name: gradient[m].clone() for name, gradient in ours.items()} for m in range(3)]
-    clip_per_member(ours, longest)
+    clip_per_member(ours, gradient_lengths(ours), longest)
     for member, theirs in enumerate(alone):
         parameters = [torch.nn.Parameter(g.clone()) for g in theirs.values()]
         for parameter, gradient in zip(parameters, theirs.values(), strict=True):
@@ -99,12 +102,12 @@ def test_a_gradient_that_is_short_enough_or_zero_is_left_alone():
     short = {name: torch.full(shape, 1e-3, dtype=torch.float64) for name, shape in SHAPES.items()}
     short["encoder"][1] = short["encoder_bias"][1] = short["decoder"][1] = short["pre_bias"][1] = 0
     before = {name: gradient.clone() for name, gradient in short.items()}
-    clip_per_member(short, 1.0)
+    clip_per_member(short, gradient_lengths(short), 1.0)
     assert all(torch.equal(short[name], before[name]) for name in SHAPES)
 
 
 def test_one_members_long_gradient_does_not_shorten_anothers():
     grads = {"encoder": torch.stack([torch.full((4, 5), 1e6), torch.full((4, 5), 1e-3)])}
-    clip_per_member(grads, 1.0)
+    clip_per_member(grads, gradient_lengths(grads), 1.0)
     assert grads["encoder"][0].norm() == pytest.approx(1, rel=1e-5)
     assert torch.equal(grads["encoder"][1], torch.full((4, 5), 1e-3))

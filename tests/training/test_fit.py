@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from unbraid.dictionaries import Dictionary, TopK
+from unbraid.errors import Refusal
 from unbraid.mechanisms import Mechanism, Sparsity
 from unbraid.members import across
 from unbraid.training.fit import fit, inputs_of, train
@@ -24,7 +25,8 @@ def test_training_goes_batch_by_batch_from_where_the_state_is():
     outcomes = list(train(state, INPUTS, TRAINING, {}))
     for position in range(2, 6):
         step(by_hand, WORLD.batch(position, 24, "train").x, TRAINING, {})
-    assert len(outcomes) == 4 and state.step == 6
+    assert len(outcomes) == 4
+    assert state.step == 6
     assert torch.equal(state.stack.encoder, by_hand.stack.encoder)
 
 
@@ -70,7 +72,7 @@ def test_fit_takes_mechanisms_that_are_not_registered():
 
 
 @pytest.mark.parametrize(
-    "dictionary, mechanisms",
+    ("dictionary", "mechanisms"),
     [(Dictionary(features=24), [Sparsity(weight=0.1)]), (Dictionary(features=24, activation=TopK(k=3)), [])],
     ids=["relu", "topk"],
 )
@@ -84,3 +86,10 @@ def test_an_easy_world_is_unbraided(dictionary, mechanisms):
     chance = (world.directions.numpy() @ (random / np.linalg.norm(random, axis=1, keepdims=True)).T).max(-1)
     assert (best.mean(-1) > 0.95).all()
     assert chance.mean() < 0.7
+
+
+def test_no_seeds_and_doubled_mechanisms_are_refused():
+    with pytest.raises(Refusal, match="no seeds"):
+        fit(WORLD, DICTIONARY, seeds=[])
+    with pytest.raises(Refusal, match="two mechanisms of one kind"):
+        fit(WORLD, DICTIONARY, [Sparsity(), Sparsity(weight=0.2)], TRAINING)

@@ -31,7 +31,7 @@ def test_without_warm_up_and_decay_the_rate_never_changes():
 
 
 @pytest.mark.parametrize(
-    "settings, expected",
+    ("settings", "expected"),
     [
         ({"steps": 4, "warmup_steps": 4}, [0.2, 0.4, 0.6, 0.8]),
         ({"steps": 4, "decay_steps": 4}, [0.8, 0.6, 0.4, 0.2]),

@@ -21,10 +21,15 @@ def begin(pre_bias=False, mechanisms=None):
     """Two members in general position, in float64."""
     dictionary, rng = Dictionary(features=FEATURES, pre_bias=pre_bias), np.random.default_rng(2)
     stack = State.start(dictionary, DIMENSIONS, mechanisms or {}, [0, 1]).stack
-    moved = {name: p.double() + 0.3 * torch.from_numpy(rng.standard_normal(p.shape)) for name, p in stack.parameters().items()}
+    moved = {
+        name: p.double() + 0.3 * torch.from_numpy(rng.standard_normal(p.shape))
+        for name, p in stack.parameters().items()
+    }
     stack = stack.with_parameters(moved)
     stack.normalise()
-    return State(stack, Adam.start(stack.parameters()), {name: m.start(stack) for name, m in (mechanisms or {}).items()})
+    return State(
+        stack, Adam.start(stack.parameters()), {name: m.start(stack) for name, m in (mechanisms or {}).items()}
+    )
 
 
 def batch(position=0):
@@ -104,7 +109,9 @@ def test_a_step_reports_what_fired_before_it_changed_anything():
 
 def test_enough_steps_make_the_cost_fall():
     state = begin()
-    costs = [step(state, torch.from_numpy(batch()), Training(learning_rate=0.02), {}).terms["fidelity"] for _ in range(60)]
+    costs = [
+        step(state, torch.from_numpy(batch()), Training(learning_rate=0.02), {}).terms["fidelity"] for _ in range(60)
+    ]
     assert (costs[-1] < 0.3 * costs[0]).all()
 
 
@@ -116,7 +123,9 @@ class Broken(Mechanism):
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
-@pytest.mark.parametrize("where, term, member", [("x", "fidelity", 0), ("weight", "fidelity", 1), ("penalty", "broken", 1)])
+@pytest.mark.parametrize(
+    ("where", "term", "member"), [("x", "fidelity", 0), ("weight", "fidelity", 1), ("penalty", "broken", 1)]
+)
 def test_a_cost_that_is_not_finite_stops_before_anything_changed(where, term, member, bad):
     mechanisms = {"broken": Broken()} if where == "penalty" else {}
     state, x = begin(mechanisms=mechanisms), torch.from_numpy(batch())
@@ -129,7 +138,8 @@ def test_a_cost_that_is_not_finite_stops_before_anything_changed(where, term, me
     with pytest.raises(NotFinite) as caught:
         step(state, x, Training(), mechanisms)
     assert (caught.value.step, caught.value.term, caught.value.member) == (1, term, member)
-    assert f"'{term}'" in str(caught.value) and f"member {member}" in str(caught.value)
+    assert f"'{term}'" in str(caught.value)
+    assert f"member {member}" in str(caught.value)
     after = state.tensors()
     assert state.step == 1
     assert all(torch.equal(before[name].nan_to_num(), after[name].nan_to_num()) for name in before)
@@ -138,6 +148,8 @@ def test_a_cost_that_is_not_finite_stops_before_anything_changed(where, term, me
 def test_the_tensors_of_a_state_are_its_storage_under_flat_names():
     state = begin(pre_bias=True)
     parameters = {"encoder", "encoder_bias", "decoder", "pre_bias"}
-    assert set(state.tensors()) == {f"{group}.{name}" for group in ("stack", "mean", "square", "age") for name in parameters}
+    assert set(state.tensors()) == {
+        f"{group}.{name}" for group in ("stack", "mean", "square", "age") for name in parameters
+    }
     assert state.tensors()["stack.encoder"].data_ptr() == state.stack.encoder.data_ptr()
     assert state.tensors()["mean.decoder"].data_ptr() == state.adam.mean["decoder"].data_ptr()

@@ -27,7 +27,7 @@ def test_the_defaults_are_those_of_seed_002():
     assert (world.strength, world.noise) == ("uniform", 0)
 
 
-@pytest.mark.parametrize("decay, active", [(0.99, 5.0), (1.0, 5.0), (0.9, 5.0), (0.5, 1.5)])
+@pytest.mark.parametrize(("decay", "active"), [(0.99, 5.0), (1.0, 5.0), (0.9, 5.0), (0.5, 1.5)])
 def test_probabilities_follow_the_formula_and_add_up_to_active(decay, active):
     probabilities = Superposition(decay=decay, active=active).probabilities.numpy()
     np.testing.assert_allclose(probabilities, theory(512, decay, active), rtol=1e-10)
@@ -76,7 +76,7 @@ def test_the_number_active_has_the_poisson_binomial_law():
 
 
 @pytest.mark.parametrize(
-    "strength, law",
+    ("strength", "law"),
     [("uniform", lambda s: np.clip(s, 0, 1)), ("product", lambda s: np.where(s < 1, s * (1 - np.log(s)), 1))],
 )
 def test_strengths_have_their_law(strength, law):
@@ -85,11 +85,12 @@ def test_strengths_have_their_law(strength, law):
     values = world.batch(0, 8000).truth.values.numpy().ravel()
     values = values[values != 0].astype(float)
     assert len(values) > 30_000
-    assert (values > 0).all() and (values <= 1).all()
+    assert (values > 0).all()
+    assert (values <= 1).all()
     assert stats.kstest(values, law).pvalue > 0.001
 
 
-@pytest.mark.parametrize("strength, mean, square", [("uniform", 1 / 2, 1 / 3), ("product", 1 / 4, 1 / 9)])
+@pytest.mark.parametrize(("strength", "mean", "square"), [("uniform", 1 / 2, 1 / 3), ("product", 1 / 4, 1 / 9)])
 def test_strengths_have_their_moments_and_are_independent_within_a_sample(strength, mean, square):
     world = Superposition(dimensions=4, features=2, decay=1.0, active=1.9, strength=strength)
     values = world.batch(0, 40_000).truth.to_dense()[0].double().numpy()
@@ -97,6 +98,14 @@ def test_strengths_have_their_moments_and_are_independent_within_a_sample(streng
     np.testing.assert_allclose(both.mean(0), mean, rtol=0.02)
     np.testing.assert_allclose((both**2).mean(0), square, rtol=0.03)
     assert abs(np.corrcoef(both, rowvar=False)[0, 1]) < 4 / np.sqrt(len(both))
+
+
+def test_another_batch_has_other_strengths():
+    strengths = [
+        set(SMALL.batch(position, 20, split).truth.values.flatten().tolist()) - {0.0}
+        for position, split in [(0, "train"), (1, "train"), (0, "evaluation")]
+    ]
+    assert len(set.union(*strengths)) == sum(map(len, strengths))
 
 
 def test_x_is_the_sum_of_strengths_times_directions():
@@ -132,21 +141,29 @@ def test_a_world_where_almost_nothing_fires_still_makes_batches():
     assert (batch.truth.l0() == 0).all()
 
 
-@pytest.mark.parametrize("decay, active", [(0.9, 10.1), (0.5, 2.0), (1.0, 512.0), (0.99, 200.0)])
+@pytest.mark.parametrize(("decay", "active"), [(0.9, 10.1), (0.5, 2.0), (1.0, 512.0), (0.99, 200.0)])
 def test_more_active_than_the_decay_allows_is_refused_with_the_limit(decay, active):
     limit = sum(decay**i for i in range(512))
     with pytest.raises(Refusal, match=f"accepted: active below {limit:.3g}"):
         check(Superposition, {"decay": decay, "active": active}, "here")
 
 
-@pytest.mark.parametrize("decay, active", [(0.9, 9.9), (0.5, 1.99), (1.0, 511.0)])
+@pytest.mark.parametrize(("decay", "active"), [(0.9, 9.9), (0.5, 1.99), (1.0, 511.0)])
 def test_just_below_the_limit_is_accepted(decay, active):
     assert Superposition(decay=decay, active=active).probabilities.max() < 1
 
 
 @pytest.mark.parametrize(
     "settings",
-    [{"dimensions": 0}, {"features": -1}, {"decay": 0.0}, {"decay": 1.1}, {"active": 0.0}, {"noise": -0.1}, {"seed": -1}],
+    [
+        {"dimensions": 0},
+        {"features": -1},
+        {"decay": 0.0},
+        {"decay": 1.1},
+        {"active": 0.0},
+        {"noise": -0.1},
+        {"seed": -1},
+    ],
 )
 def test_impossible_settings_are_refused(settings):
     with pytest.raises(ValidationError):

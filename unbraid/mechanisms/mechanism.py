@@ -43,6 +43,11 @@ class Forward:
     codes: Codes
     reconstruction: Float[Tensor, "m b d"]
 
+    def detached(self) -> "Forward":
+        """The same values, without their history."""
+        codes = replace(self.codes, values=self.codes.values.detach())
+        return Forward(self.x, codes, self.reconstruction.detach())
+
 
 @dataclass(frozen=True)
 class Reset:
@@ -83,14 +88,15 @@ Mechanisms = Mapping[str, Mechanism]
 
 
 def refuse_loose_ends(mechanisms: Mechanisms) -> None:
-    """Every signal has at most one writer, and somebody reads it."""
+    """Every signal is known, has at most one writer, and somebody reads it."""
     known = [field.name for field in fields(Signals)]
     read = {signal for mechanism in mechanisms.values() for signal in mechanism.reads}
     writers: dict[str, str] = {}
     for name, mechanism in mechanisms.items():
+        for signal in sorted((mechanism.reads | mechanism.writes) - set(known)):
+            verb = "writes" if signal in mechanism.writes else "reads"
+            raise Refusal(f"{name} {verb} '{signal}', which is not a signal; {nearest(signal, known)}")
         for signal in sorted(mechanism.writes):
-            if signal not in known:
-                raise Refusal(f"{name} writes '{signal}', which is not a signal; {nearest(signal, known)}")
             if signal in writers:
                 raise Refusal(f"{name} and {writers[signal]} both write '{signal}'; accepted: one writer a signal")
             if signal not in read:
@@ -102,5 +108,8 @@ def gather_signals(mechanisms: Mechanisms, memories: Mapping[str, Memory], stack
     """What the writers say, from memory as it is now; neutral where nobody writes."""
     signals = Signals()
     for name, mechanism in mechanisms.items():
-        signals = replace(signals, **mechanism.signal(memories[name], stack))
+        written = mechanism.signal(memories[name], stack)
+        if written.keys() != mechanism.writes:
+            raise TypeError(f"{name} must write exactly {sorted(mechanism.writes)}, and wrote {sorted(written)}")
+        signals = replace(signals, **written)
     return signals

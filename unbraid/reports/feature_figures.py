@@ -32,12 +32,15 @@ def cosines(findings: Findings) -> Plate:
     """Truth against dictionary, matched pairs on the diagonal."""
     settings = findings.panels
     pictures = [_cosine_picture(findings, setting, place) for place, setting in enumerate(settings)]
+    tables = [findings.cosines(setting) for setting in settings]
+    uneven = any(table is not None and table.shape[0] != table.shape[1] for table in tables)
+    unmatched = "; what has no match comes last, past the dashed line" if uneven else ""
     caption = (
-        "Rows are true features in planted order; columns are learned features in the order of their one-to-one match; "
-        "what has no match comes last, past the dashed line. A perfect dictionary is a bright diagonal on a dark "
-        "ground: a dim stretch of the diagonal was not found, brightness off it is a learned feature that repeats or "
-        "mixes true ones. First replicate of each setting. Cosines below 0 are drawn as 0; where the title says so, a "
-        f"pixel is the largest cosine of a block.{left_out(findings, settings)}"
+        "Rows are true features in planted order; columns are learned features in the order of their one-to-one "
+        f"match{unmatched}. A perfect dictionary is a bright diagonal on a dark ground: a dim stretch of it was "
+        "not found, brightness off it is a learned feature that repeats or mixes true ones. First replicate of each "
+        "setting. Cosines below 0 are drawn as 0; where the title says so, a pixel is the largest cosine of a "
+        f"block.{left_out(findings, settings)}"
     )
     return Plate("Dictionary against truth", caption, [picture for picture in pictures if picture])
 
@@ -66,9 +69,10 @@ def _cosine_picture(findings: Findings, setting: Setting, place: int) -> Picture
     bar = figure.colorbar(image, ax=axes, shrink=0.8)
     bar.set_label("cosine", fontsize=SMALL)
     bar.ax.tick_params(labelsize=SMALL)
+    down = "true feature" if learned >= true else "true feature, matched first"
     size = f"\n(each pixel: the largest of {high} × {wide})" if high * wide > 1 else ""
-    name_axes(axes, f"{short(setting.label)}{size}", "learned feature, in matched order", "true feature, matched first")
-    matched = float(np.diagonal(table).mean())
+    name_axes(axes, f"{short(setting.label)}{size}", "learned feature, in matched order", down)
+    matched = np.diagonal(table).mean(dtype=float)
     alt = f"{setting.label}: cosines of {true} true with {learned} learned features; {matched:.2f} on the diagonal."
     return Picture(f"cosines-{place + 1}", png(figure), alt)
 
@@ -77,9 +81,9 @@ def _draw_blocks(axes: Axes, table: np.ndarray, high: int, wide: int) -> AxesIma
     """The largest value of each block, so that a thin diagonal survives a small picture."""
     true, learned = table.shape
     rows, columns = -(-true // high), -(-learned // wide)
-    padded = np.full((rows * high, columns * wide), -1.0)
+    padded = np.full((rows * high, columns * wide), -1, table.dtype)
     padded[:true, :learned] = table
-    blocks = padded.reshape(rows, high, columns, wide).max((1, 3))
+    blocks = padded.reshape(rows, high, columns, wide).max((1, 3)).astype(float)
     extent = (0.5, columns * wide + 0.5, rows * high + 0.5, 0.5)
     image = axes.imshow(blocks, cmap="cividis", vmin=0, vmax=1, extent=extent, interpolation="nearest", aspect="auto")
     axes.set_xlim(0.5, learned + 0.5)

@@ -14,6 +14,7 @@ from unbraid.files import Arrays, read_arrays, read_json
 from unbraid.runs import Run, read_log
 
 MOST_LINES, MOST_PANELS = 8, 4
+NEVER = 1e-8
 REPLICATES = ("seed", "world.seed")
 
 
@@ -115,13 +116,13 @@ class Findings:
         return np.stack([self.tables[stack][name][position] for stack, position in setting.places]).astype(float)
 
     def probabilities(self, setting: Setting) -> np.ndarray:
-        """How often each planted feature fires."""
-        return self.tables[setting.places[0][0]]["probabilities"]
+        """How often each planted feature fires; what practically never does is put at the edge of what is drawn."""
+        return np.maximum(self.tables[setting.places[0][0]]["probabilities"], NEVER)
 
     def cosines(self, setting: Setting) -> np.ndarray | None:
         """True × learned features in matched order, of the first member that kept them."""
         kept = (self.tables[stack].get(f"cosines.{position}") for stack, position in setting.places)
-        return next((table.astype(float) for table in kept if table is not None), None)
+        return next((table for table in kept if table is not None), None)
 
 
 def read_findings(run: Run) -> Findings:

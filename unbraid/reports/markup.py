@@ -3,7 +3,7 @@
 import base64
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
+from html import escape as _escape
 from pathlib import Path
 
 from unbraid.reports.canvas import Picture, Plate
@@ -19,6 +19,11 @@ class Group:
     rows: Sequence[Sequence[str]]
     heading: str = ""
     remark: str = ""
+
+
+def escape(text: str) -> str:
+    """Text as HTML, a number kept on one line with its per cent sign."""
+    return _escape(text).replace(" %", "&nbsp;%")
 
 
 def heading(level: int, text: str) -> str:
@@ -47,16 +52,16 @@ def link(anchor: str, text: str) -> str:
 
 def table(about: str, head: Sequence[str], groups: Sequence[Group], words: int = 0) -> str:
     """A table that scrolls in its own box; the last `words` columns hold words, not numbers."""
-    top = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
-    body = "".join(_group(group, len(head), words) for group in groups)
+    kinds = [""] * (len(head) - words) + ["word"] * words
+    top = "".join(f'<th scope="col"{_class(kind)}>{escape(name)}</th>' for name, kind in zip(head, kinds, strict=True))
+    body = "".join(_group(group, head, kinds) for group in groups)
     inside = f"<table><thead><tr>{top}</tr></thead>{body}</table>"
     return f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(about)}">{inside}</div>'
 
 
 def figure(plate: Plate) -> str:
     pictures = "".join(_picture(picture) for picture in plate.pictures)
-    kind = "pictures three" if len(plate.pictures) == 3 else "pictures"
-    return f'<figure><div class="{kind}">{pictures}</div><figcaption>{escape(plate.caption)}</figcaption></figure>'
+    return f'<figure><div class="pictures">{pictures}</div><figcaption>{escape(plate.caption)}</figcaption></figure>'
 
 
 def document(title: str, body: str) -> str:
@@ -70,21 +75,22 @@ def document(title: str, body: str) -> str:
     )
 
 
-def _group(group: Group, columns: int, words: int) -> str:
+def _group(group: Group, head: Sequence[str], kinds: Sequence[str]) -> str:
     top = ""
     if group.heading:
         remark = f' <span class="soft">{escape(group.remark)}</span>' if group.remark else ""
         inside = f"<b>{escape(group.heading)}</b>{remark}"
-        top = f'<tr><th class="group" scope="rowgroup" colspan="{columns}">{inside}</th></tr>'
-    return f"<tbody>{top}{''.join(_row(row, words) for row in group.rows)}</tbody>\n"
+        top = f'<tr><th class="group" scope="rowgroup" colspan="{len(head)}">{inside}</th></tr>'
+    return f"<tbody>{top}{''.join(_row(row, head, kinds) for row in group.rows)}</tbody>\n"
 
 
-def _row(cells: Sequence[str], words: int) -> str:
-    first, *rest = (escape(cell) for cell in cells)
-    numbers = rest[: len(rest) - words]
-    inside = "".join(f"<td>{cell}</td>" for cell in numbers)
-    inside += "".join(f'<td class="word">{cell}</td>' for cell in rest[len(numbers) :])
-    return f'<tr><th scope="row">{first}</th>{inside}</tr>'
+def _row(cells: Sequence[str], head: Sequence[str], kinds: Sequence[str]) -> str:
+    """Each cell knows its column, so that a narrow screen can show a row as a block."""
+    first, *rest = zip(cells, head, kinds, strict=True)
+    inside = "".join(
+        f'<td{_class(kind)} data-column="{escape(column)}">{escape(cell)}</td>' for cell, column, kind in rest
+    )
+    return f'<tr><th scope="row">{escape(first[0])}</th>{inside}</tr>'
 
 
 def _picture(picture: Picture) -> str:

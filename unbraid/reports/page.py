@@ -22,13 +22,11 @@ def page(findings: Sequence[Findings]) -> str:
         only = findings[0]
         return markup.document(f"{only.title} · Unbraid", markup.heading(1, only.title) + _about(only, 2))
     title = f"{len(findings)} runs compared"
-    contents = "".join(
-        f"<li>{markup.link(f'run-{place}', f'{one.run.name}: {one.title}')}</li>"
-        for place, one in enumerate(findings, 1)
-    )
+    names = [f"{one.run.name}: {one.title}" if one.title != one.run.name else one.title for one in findings]
+    contents = "".join(f"<li>{markup.link(f'run-{place}', name)}</li>" for place, name in enumerate(names, 1))
     body = markup.heading(1, title) + f"<ul>{contents}</ul>" + sections.overview(findings)
-    for place, one in enumerate(findings, 1):
-        body += f'<section class="run" id="run-{place}">{markup.heading(2, one.title)}{_about(one, 3)}</section>'
+    for place, (one, name) in enumerate(zip(findings, names, strict=True), 1):
+        body += f'<section class="run" id="run-{place}">{markup.heading(2, name)}{_about(one, 3)}</section>\n'
     return markup.document(f"{title} · Unbraid", body)
 
 

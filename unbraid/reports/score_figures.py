@@ -25,7 +25,7 @@ from unbraid.reports.findings import Findings, Score, Setting, finite
 from unbraid.reports.words import PLOTTED, estimate, wording
 
 MOST_ROWS = 24
-CHANCE: LineStyleType = (0, (2, 1.2))
+CHANCE: LineStyleType = (0.0, (2.0, 1.2))
 
 
 def scores(findings: Findings) -> Plate:

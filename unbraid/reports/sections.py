@@ -1,15 +1,16 @@
 """The sections of a report that are words and tables: what was run, the headline, scores, differences, environment."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from unbraid.config import Tree
 from unbraid.reports import markup
 from unbraid.reports.findings import Findings, Setting, environment
 from unbraid.reports.markup import Group
 from unbraid.reports.sentences import details, error_bar, headline, what_was_run
-from unbraid.reports.words import MAIN, in_order, interval, number, seconds, wording
+from unbraid.reports.words import FEW, MAIN, in_order, interval, number, seconds, wording
 
 SIGNS = {"higher": "▲ higher", "lower": "▼ lower", "undecided": "○ undecided"}
+MANY = 4
 ALONE = 20
 """Of so many comparisons one is called by luck alone, at 95 %."""
 
@@ -36,9 +37,7 @@ def scored(findings: Findings) -> str:
         f"{error_bar(findings)} Chance is a random dictionary of the same size, fired by the same rule; the ceiling is "
         "an oracle of the same size that holds the most frequent true features and knows what fired."
     )
-    rest = [metric for metric in metrics if metric not in MAIN]
-    folded = markup.fold("More scores", _score_table(findings, rest)) if rest else ""
-    return markup.paragraph(meaning) + _score_table(findings, [name for name in metrics if name in MAIN]) + folded
+    return markup.paragraph(meaning) + _folded(findings, metrics, _score_table)
 
 
 def compared(findings: Findings, level: int) -> str:
@@ -47,23 +46,14 @@ def compared(findings: Findings, level: int) -> str:
         return ""
     first = findings.settings[findings.differences[0]["reference"]].label
     amount = len(findings.differences)
-    luck = (
-        f" Of {amount} comparisons about {amount / ALONE:.0f} would be called by luck alone." if amount >= ALONE else ""
-    )
+    luck = f" Of {amount} about {amount / ALONE:.0f} would be called by luck alone." if amount >= ALONE else ""
     meaning = (
         f"Each setting minus {first}, paired by replicate: mean, 95 % interval and number of pairs. The verdict is "
         f"higher or lower where the interval leaves out 0, else undecided.{luck}"
     )
-    groups: list[Group] = []
-    for metric in in_order(list(dict.fromkeys(one["metric"] for one in findings.differences))):
-        rows = [_difference_row(findings, one) for one in findings.differences if one["metric"] == metric]
-        groups.append(Group(rows, wording(metric).heading))
-    head = ("setting", "difference", "95 % interval", "pairs", "verdict")
-    return (
-        markup.heading(level, f"Differences from {first}")
-        + markup.paragraph(meaning)
-        + markup.table("Paired differences", head, groups, words=1)
-    )
+    metrics = in_order(list(dict.fromkeys(one["metric"] for one in findings.differences)))
+    tables = _folded(findings, metrics, _difference_table)
+    return markup.heading(level, f"Differences from {first}") + markup.paragraph(meaning) + tables
 
 
 def surroundings(findings: Findings) -> str:
@@ -96,7 +86,16 @@ def _overview_row(findings: Findings) -> list[str]:
     return [findings.run.name, best.label, *_score_cells(best, "mmcs"), *extra]
 
 
-def _score_table(findings: Findings, metrics: list[str]) -> str:
+def _folded(findings: Findings, metrics: Sequence[str], table: Callable[[Findings, Sequence[str]], str]) -> str:
+    """The table of the main metrics (of few of them, where settings are many), and that of the others folded away."""
+    first = MAIN if len(findings.settings) <= MANY else FEW
+    rest = [metric for metric in metrics if metric not in first]
+    shown = table(findings, [metric for metric in metrics if metric in first])
+    names = ", ".join(wording(metric).heading for metric in rest)
+    return shown + (markup.fold(f"More: {names}", table(findings, rest)) if rest else "")
+
+
+def _score_table(findings: Findings, metrics: Sequence[str]) -> str:
     groups: list[Group] = []
     for metric in metrics:
         words = wording(metric)
@@ -112,10 +111,26 @@ def _score_cells(setting: Setting, metric: str) -> list[str]:
     return [value, interval(metric, score.interval), *against]
 
 
-def _difference_row(findings: Findings, difference: Tree) -> list[str]:
+def _difference_table(findings: Findings, metrics: Sequence[str]) -> str:
+    """A group a metric; with two settings there is one comparison, and its metrics are the rows."""
+    labels = [setting.label for setting in findings.settings]
+    found = {metric: [one for one in findings.differences if one["metric"] == metric] for metric in metrics}
+    if len(labels) == 2:
+        rows = [_difference_row(wording(metric).heading, one) for metric, ones in found.items() for one in ones]
+        groups = [Group(rows, f"{labels[1]} minus {labels[0]}")]
+    else:
+        groups = [
+            Group([_difference_row(labels[one["setting"]], one) for one in ones], wording(metric).heading)
+            for metric, ones in found.items()
+        ]
+    head = ("score", "difference", "95 % interval", "pairs", "verdict")
+    return markup.table("Paired differences", head, groups, words=1)
+
+
+def _difference_row(first: str, difference: Tree) -> list[str]:
     metric = difference["metric"]
     return [
-        findings.settings[difference["setting"]].label,
+        first,
         number(metric, difference["value"], True),
         interval(metric, difference["interval"], True),
         str(difference["pairs"]),

@@ -25,7 +25,8 @@ def headline(findings: Findings) -> str:
     if best is None:
         return "No setting has an MMCS: nothing can be said about recovery."
     score = best.scores["mmcs"]
-    subject = best.label if len(findings.settings) > 1 else "The dictionary"
+    amount = len(findings.settings)
+    subject = f"Best of {amount} settings: {best.label}" if amount > 1 else "The dictionary"
     against = [
         f"{what} {number('mmcs', value)}"
         for what, value in (("chance is", score.chance), ("the ceiling", score.ceiling))
@@ -40,7 +41,8 @@ def details(findings: Findings) -> list[str]:
     best = findings.best()
     if best is None:
         return []
-    sentences = [_place(best), _recovered(findings, best), _against_first(findings, best)]
+    meaning = "MMCS is the mean cosine of each planted feature with the learned feature most like it."
+    sentences = [meaning, _place(best), _recovered(findings, best), _against_first(findings, best), _picked(findings)]
     return [sentence for sentence in sentences if sentence]
 
 
@@ -112,12 +114,18 @@ def _place(best: Setting) -> str:
     if score.value is None or score.chance is None or score.ceiling is None or score.ceiling <= score.chance:
         return ""
     if score.value > score.ceiling:
-        return "That is above the ceiling: an oracle of the same size, holding the most frequent true features."
+        return "This is above the ceiling: an oracle of the same size, holding the most frequent true features."
     low = score.value if score.interval is None else score.interval[0]
     if low <= score.chance:
-        return "That is no better than chance: a random dictionary of the same size does as well."
+        return "This is no better than chance: a random dictionary of the same size does as well."
     share = (score.value - score.chance) / (score.ceiling - score.chance)
-    return f"That is {100 * share:.0f} % of the way from a random dictionary to an oracle of the same size."
+    return f"This is {100 * share:.0f} % of the way from a random dictionary to an oracle of the same size."
+
+
+def _picked(findings: Findings) -> str:
+    if len(findings.settings) <= 2:
+        return ""
+    return "It was picked by this very score: expect slightly less on fresh replicates."
 
 
 def _recovered(findings: Findings, best: Setting) -> str:
@@ -131,11 +139,13 @@ def _recovered(findings: Findings, best: Setting) -> str:
 
 
 def _against_first(findings: Findings, best: Setting) -> str:
+    """How the best differs from the first setting; or, where it is the first of two, how the other does."""
+    two = len(findings.settings) == 2
     for difference in findings.differences:
-        if difference["setting"] == best.index and difference["metric"] == "mmcs":
-            first = findings.settings[difference["reference"]].label
-            verdict = difference["verdict"]
-            than = f"{verdict} than" if verdict != "undecided" else "not clearly different from"
+        this, first = (findings.settings[difference[key]] for key in ("setting", "reference"))
+        if difference["metric"] == "mmcs" and (this is best or (two and first is best)):
+            verdict = "not clearly different" if difference["verdict"] == "undecided" else difference["verdict"]
+            who = f"Against {first.label} it is" if this is best else f"Against it {this.label} is"
             by = f"{number('mmcs', difference['value'], True)} {interval('mmcs', difference['interval'], True)}"
-            return f"It is {than} {first}: {by} over {count(difference['pairs'], 'pair')}."
+            return f"{who} {verdict}: {by} over {count(difference['pairs'], 'pair')}."
     return ""

@@ -95,21 +95,16 @@ def _score_table(settings: Sequence[Setting]) -> Table:
 
 def _difference_table(settings: Sequence[Setting], differences: Sequence[Tree]) -> Table:
     """Metric by metric, how each setting differs from the first."""
-    first = f"minus {settings[differences[0]['reference']].label}"
-    table = _table(first, ["difference", "95 % interval", "pairs"], ["verdict"])
+    first, several = settings[differences[0]["reference"]].label, len(settings) > 2
+    name = f"minus {first}" if several else f"{settings[-1].label} minus {first}"
+    table = _table(name, ["difference", "95 % interval", "pairs"], ["verdict"])
     for metric in in_order(list(dict.fromkeys(one["metric"] for one in differences))):
-        lines = [
-            [
-                settings[one["setting"]].label,
-                number(metric, one["value"], True),
-                interval(metric, one["interval"], True),
-                str(one["pairs"]),
-                one["verdict"],
-            ]
-            for one in differences
-            if one["metric"] == metric
-        ]
-        _add_group(table, metric, lines, True)
+        lines: list[list[str]] = []
+        for one in differences:
+            if one["metric"] == metric:
+                value, bounds = number(metric, one["value"], True), interval(metric, one["interval"], True)
+                lines.append([settings[one["setting"]].label, value, bounds, str(one["pairs"]), one["verdict"]])
+        _add_group(table, metric, lines, several)
     return table
 
 

@@ -26,13 +26,19 @@ METRICS = {
     "f1": Wording("F1", "does the match fire when the true feature does: harmonic mean of precision and recall"),
     "explained_variance": Wording("Explained variance", "share of the inputs' variance that the reconstruction keeps"),
     "l0": Wording(
-        "L0", "learned features firing per sample; the ceiling is how many truly fire", "no way is better", ".2f"
+        "L0",
+        "learned features firing per sample; the ceiling is how many truly fire",
+        "nearest the ceiling is best",
+        ".2f",
     ),
     "dead": Wording("Dead", "learned features that never fired in scoring", "lower is better", ".1f"),
     "precision": Wording("Precision", "when the match fires, how often the true feature does too"),
     "recall": Wording("Recall", "when the true feature fires, how often its match does too"),
     "density": Wording(
-        "Density", "share of samples in which a learned feature fires, on average", "no way is better", "#.3g"
+        "Density",
+        "share of samples in which a learned feature fires, on average",
+        "nearest the ceiling is best",
+        "#.3g",
     ),
     "reconstruction_error": Wording(
         "Reconstruction error",
@@ -44,7 +50,8 @@ METRICS = {
 """In the order they are shown."""
 
 MAIN = ("mmcs", "mcc", "recovered", "f1", "explained_variance", "l0", "dead")
-PLOTTED = ("mmcs", "mcc", "f1")
+FEW = ("mmcs", "f1", "l0")
+PLOTTED = ("mmcs", "mcc", "recovered", "f1")
 
 
 def wording(metric: str) -> Wording:
@@ -58,13 +65,14 @@ def in_order(metrics: list[str]) -> list[str]:
 
 
 def number(metric: str, value: float | None, signed: bool = False) -> str:
-    """With the metric's digits; what rounding or arithmetic leaves of 0 is 0, without a sign."""
+    """With the metric's digits, or one more than it takes to see that it is not 0."""
     if value is None or not math.isfinite(value):
         return MISSING
     digits = wording(metric).digits
-    text = format(value, digits).removesuffix(".")
-    if float(text) == 0 or abs(value) < NOTHING:
+    if abs(value) < NOTHING:
         return "0" if digits.startswith("#") else format(0.0, digits)
+    text = format(value, digits).removesuffix(".")
+    text = text if float(text) else format(value, ".1g")
     return f"+{text}" if signed and value > 0 else text.replace("-", "−")
 
 

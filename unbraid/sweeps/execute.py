@@ -123,11 +123,7 @@ class _StackWork:
 
     def _explain(self, problem: NotFinite) -> NotFinite:
         kept = sorted((self.folder / "checkpoints").glob("step-*.json"))
-        good = (
-            f"the last good checkpoint is {kept[-1].with_suffix('')}"
-            if kept
-            else "no checkpoint was saved yet"
-        )
+        good = f"the last good checkpoint is {kept[-1].with_suffix('')}" if kept else "no checkpoint was saved yet"
         who = {**self.group[problem.member].setting, "seed": self.group[problem.member].experiment.seed}
         return problem.with_advice(f" ({who}); {good}; a smaller training.learning_rate or training.clip may help")
 

@@ -50,10 +50,15 @@ class Adam:
                     tensor[features] = 0
 
 
-def clip_per_member(gradients: dict[str, Tensor], longest: float) -> None:
+def gradient_lengths(gradients: dict[str, Tensor]) -> Float[Tensor, "m"]:
+    """The length of each member's whole gradient."""
+    parts = [torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in gradients.values()]
+    return torch.linalg.vector_norm(torch.stack(parts), dim=0)
+
+
+def clip_per_member(gradients: dict[str, Tensor], lengths: Float[Tensor, "m"], longest: float) -> None:
     """Shorten each member's whole gradient to at most this length, in place."""
-    squares = torch.stack([g.flatten(1).square().sum(1) for g in gradients.values()])
-    factor = (longest / squares.sum(0).sqrt().clamp_min(1e-12)).clamp_max(1)
+    factor = (longest / lengths.clamp_min(1e-12)).clamp_max(1)
     for gradient in gradients.values():
         gradient.mul_(_like(factor, gradient))
 

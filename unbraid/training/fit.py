@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from unbraid.axes import Float, Tensor
 from unbraid.dictionaries.stack import Dictionary, Stack
+from unbraid.errors import Refusal
 from unbraid.mechanisms import MECHANISMS
 from unbraid.mechanisms.mechanism import Mechanism, Mechanisms
 from unbraid.members import across
@@ -33,7 +34,11 @@ def fit(
     seeds: Sequence[int] = (0, 1, 2, 3, 4),
 ) -> Stack:
     """A stack with one trained member per seed."""
+    if not seeds:
+        raise Refusal("fit was given no seeds; accepted: at least one, for example seeds=range(5)")
     named = {_name(mechanism): across([mechanism] * len(seeds)) for mechanism in mechanisms}
+    if len(named) < len(mechanisms):
+        raise Refusal("fit was given two mechanisms of one kind; accepted: each kind once")
     training = across([training or Training()] * len(seeds))
     state = State.start(dictionary or Dictionary(), world.dimensions, named, seeds)
     for _ in train(state, inputs_of(world, training), training, named):

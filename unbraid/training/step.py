@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch.nn.functional import normalize
 
 from unbraid.axes import Float, Tensor
 from unbraid.codes import Codes
 from unbraid.dictionaries.stack import Dictionary, Stack
 from unbraid.errors import NotFinite
 from unbraid.mechanisms.mechanism import Forward, Mechanisms, Memory, Reset, Signals, gather_signals, refuse_loose_ends
-from unbraid.training.adam import Adam, clip_per_member
+from unbraid.training.adam import Adam, clip_per_member, gradient_lengths
 from unbraid.training.schedule import Training, rate_factor
 
 Terms = dict[str, Tensor]
@@ -68,9 +69,13 @@ def step(state: State, x: Float[Tensor, "b d"], training: Training, mechanisms: 
     total = torch.stack(list(terms.values())).sum()  # over members too: members never share a parameter
     gradients = dict(zip(named, torch.autograd.grad(total, list(named.values())), strict=True))
 
+    forward = forward.detached()
+
     with torch.no_grad():
+        lengths = gradient_lengths(gradients)
+        refuse_infinite({"gradient": lengths}, state.step)
         if training.clip is not None:
-            clip_per_member(gradients, training.clip)
+            clip_per_member(gradients, lengths, training.clip)
         rate = torch.as_tensor(training.learning_rate).expand(state.stack.members) * rate_factor(state.step, training)
         state.adam.update(state.stack.parameters(), gradients, rate)
         state.stack.normalise()
@@ -108,9 +113,8 @@ def refuse_infinite(terms: Terms, step: int) -> None:
 def apply_reset(state: State, reset: Reset, mechanisms: Mechanisms) -> None:
     """A feature that starts anew is new to everyone: weights, moments, age, and every mechanism's memory."""
     stack, anew = state.stack, reset.features
-    stack.encoder[anew], stack.decoder[anew] = reset.encoder[anew], reset.decoder[anew]
+    stack.encoder[anew], stack.decoder[anew] = reset.encoder[anew], normalize(reset.decoder[anew], dim=-1)
     stack.encoder_bias[anew] = 0
-    stack.normalise()
     state.adam.forget(anew)
     for name, mechanism in mechanisms.items():
         for key, beginning in mechanism.start(stack).items():

@@ -1,0 +1,58 @@
+"""What is said in words follows from what is on disk."""
+
+import pytest
+
+from unbraid.files import write_json
+from unbraid.reports.findings import read_findings
+from unbraid.reports.sentences import details, error_bar, said, what_was_run
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"seeds": (0,)}, "Each setting was trained once"),
+        ({}, "over 3 replicates, which differ in seed: the initialisation. All share one planted world"),
+        ({"seeds": (0,), "world_seeds": (0, 1)}, "over 2 replicates, which differ in world.seed: other planted"),
+        (
+            {"world_seeds": (0, 1)},
+            "over 6 replicates, which differ in world.seed (2 planted worlds with their data) and seed (3",
+        ),
+    ],
+    ids=str,
+)
+def test_the_error_bar_says_what_it_covers(make_run, changes, expected):
+    assert expected in error_bar(read_findings(make_run(**changes)))
+
+
+@pytest.mark.parametrize(
+    ("scores", "expected"),
+    [
+        ({"value": 0.8, "interval": [0.7, 0.9], "chance": 0.2, "ceiling": 1.0}, "This is 75 % of the way"),
+        ({"value": 0.21, "interval": [0.19, 0.23], "chance": 0.2, "ceiling": 1.0}, "no better than chance"),
+        ({"value": 0.3, "interval": None, "chance": 0.1, "ceiling": 0.25}, "above the ceiling"),
+    ],
+    ids=["between", "chance", "above"],
+)
+def test_recovery_is_placed_between_chance_and_ceiling(make_run, scores, expected):
+    run = make_run(weights=(0.1,))
+    written = run.scores()
+    written["settings"][0]["metrics"]["mmcs"] |= scores
+    write_json(run.path / "scores.json", written)
+    assert expected in " ".join(details(read_findings(run)))
+
+
+def test_swept_settings_are_said_with_all_their_values():
+    config = {
+        "dictionary": {"features": 64, "activation": {"kind": "relu"}},
+        "sweep": {"dictionary": {"features": [64, 128, 256]}, "dictionary.activation": [{"kind": "topk", "k": 8}]},
+    }
+    assert said(config, "dictionary.features") == "64, 128 or 256"
+    assert said(config, "dictionary.activation") == "topk k 8"
+    assert said(config, "training.steps") == "–"
+
+
+def test_what_was_run_of_a_single_dictionary_and_an_unknown_world():
+    config = {"world": {"kind": "stories", "length": 3}, "dictionary": {"features": 8}, "mechanisms": {}}
+    sentences = what_was_run(config)
+    assert sentences[0].startswith("1 dictionary of 8 features")
+    assert sentences[1:] == ["World: stories length 3."]

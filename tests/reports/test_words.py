@@ -1,0 +1,49 @@
+"""Numbers with the digits they deserve."""
+
+import pytest
+
+from unbraid.reports.findings import Score
+from unbraid.reports.words import METRICS, estimate, in_order, interval, number, seconds
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "expected"),
+    [
+        ("mmcs", 0.95349, "0.953"),
+        ("mmcs", 1.0, "1.000"),
+        ("mmcs", 0.0, "0.000"),
+        ("mmcs", -0.25, "−0.250"),
+        ("mmcs", 0.00042, "0.0004"),
+        ("mmcs", None, "–"),
+        ("mmcs", float("nan"), "–"),
+        ("l0", 47.359, "47.36"),
+        ("dead", 512.0, "512.0"),
+        ("reconstruction_error", 0.00013249, "0.000132"),
+        ("reconstruction_error", 4.9e-18, "0"),
+        ("reconstruction_error", 512.0, "512"),
+        ("something_new", 3.14159, "3.142"),
+    ],
+)
+def test_numbers(metric, value, expected):
+    assert number(metric, value) == expected
+
+
+def test_differences_carry_their_sign():
+    assert number("mmcs", 0.25, signed=True) == "+0.250"
+    assert number("mmcs", -0.0, signed=True) == "0.000"
+    assert interval("mmcs", (-0.1, 0.2), signed=True) == "[−0.100, +0.200]"
+
+
+def test_an_interval_that_is_not_there():
+    assert interval("mmcs", None) == "–"
+    assert estimate("mmcs", Score(0.5, None, None, None, [0.5])) == "0.500"
+    assert estimate("mmcs", Score(0.5, (0.4, 0.6), None, None, [0.4, 0.6])) == "0.500 [0.400, 0.600]"
+
+
+def test_an_unknown_metric_comes_after_those_with_words():
+    assert in_order(["novel", "f1", "mmcs"]) == ["mmcs", "f1", "novel"]
+    assert all(words.meaning and words.better for words in METRICS.values())
+
+
+def test_durations():
+    assert [seconds(value) for value in (4.81, 71.6, 7322.0)] == ["4.8 s", "1 min 12 s", "2 h 2 min"]
