@@ -1,5 +1,7 @@
 """Every test runs with the shapes and types in unbraid's annotations checked at run time."""
 
+import os
+
 import beartype.typing  # noqa: F401 (the checker below names it)
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ install_import_hook(
 
 # The tests' sizes are tiny, and CI may share its cores: more threads would only wait for each other.
 torch.set_num_threads(1)
+os.environ["OMP_NUM_THREADS"] = "1"  # for the processes that tests start
 
 settings.register_profile("unbraid", deadline=None, max_examples=50, derandomize=True, database=None)
 settings.load_profile("unbraid")

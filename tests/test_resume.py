@@ -21,7 +21,7 @@ dimensions = 16
 features = 24
 active = 3.0
 [training]
-steps = 500
+steps = 300
 batch = 64
 clip = 1.0
 warmup_steps = 10
@@ -42,7 +42,7 @@ checkpoint_every = 3
 seed = [0, 1]
 """
 
-KILLS = 24
+KILLS = 20
 ONE_LAUNCHER = multiprocessing.get_context("forkserver")
 ONE_LAUNCHER.set_forkserver_preload(["unbraid.cli", "unbraid.sweeps.execute", "unbraid.reports.page"])
 
@@ -74,29 +74,27 @@ def never_stopped(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run
 
 
+def newest(run: Run) -> set[str]:
+    """What of the run is on disk, by name: it changes with every checkpoint, stack and score."""
+    return {str(path.relative_to(run.path)) for path in run.path.rglob("*.json")}
+
+
 def test_killed_again_and_again_it_ends_with_the_same_bits(never_stopped: Run, tmp_path: Path):
-    dice = random.Random(0)
-    kills = victims = 0
-    moments_reached: set[str] = set()
-    while kills < KILLS:
-        run, alive = make(tmp_path, f"victim-{victims}"), True
-        victims += 1
-        while alive:
-            process = launch(run)
-            process.join(dice.uniform(0.02, 0.4) if kills < KILLS else 120)
-            alive = process.exitcode is None
-            if alive:
-                process.kill()
-                process.join()
-                kills += 1
-                moments_reached.add(
-                    max([str(card.relative_to(run.path)) for card in run.path.rglob("step-*.json")], default="")
-                )
-            else:
-                assert process.exitcode == 0
-        assert results(run) == results(never_stopped)
-    assert len(moments_reached) >= 10, moments_reached  # the kills fell on many moments
-    assert {moment[:9] for moment in moments_reached} >= {"stacks/00", "stacks/01"}
+    """Kills fall while it starts, trains, saves and scores: most a random moment after it has got a little further."""
+    run, dice, kills = make(tmp_path, "victim"), random.Random(0), 0
+    while (process := launch(run)).is_alive():
+        before, patience = newest(run), time.monotonic() + (dice.random() if dice.random() < 0.2 else 60)
+        while process.is_alive() and newest(run) == before and time.monotonic() < patience:
+            time.sleep(0.002)
+        process.join(dice.uniform(0, 0.15))
+        if not process.is_alive():
+            break
+        process.kill()
+        process.join()
+        kills += 1
+    assert process.exitcode == 0
+    assert kills >= KILLS
+    assert results(run) == results(never_stopped)
 
 
 @pytest.mark.parametrize("damage", ["torn arrays", "flipped byte", "torn card", "no arrays"])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from unbraid.files import write_bytes
 from unbraid.reports.tables import print_run, print_runs, run_as_json
 
 KEYS = ["name", "path", "state", "config", "environment", "settings", "differences", "figures"]
@@ -105,8 +106,7 @@ def test_an_unfinished_run_says_its_state_and_how_to_go_on(make_run, capsys, sta
 
 def test_json_has_the_promised_keys(make_run):
     run = make_run()
-    (run.path / "figures").mkdir()
-    (run.path / "figures" / "curve-l0.png").write_bytes(b"")
+    write_bytes(run.path / "figures" / "curve-l0.png", b"")
     shown = json.loads(run_as_json(run))
     assert list(shown) == KEYS
     assert shown["settings"] == run.scores()["settings"]
@@ -118,7 +118,9 @@ def test_json_has_the_promised_keys(make_run):
 
 
 def test_json_of_an_unfinished_run_has_the_same_keys_and_no_scores(make_run):
-    shown = json.loads(run_as_json(make_run(state="stopped")))
+    run = make_run(state="stopped")
+    write_bytes(run.path / "figures" / "of-an-earlier-report.png", b"")
+    shown = json.loads(run_as_json(run))
     assert list(shown) == KEYS
     assert (shown["settings"], shown["differences"], shown["figures"]) == ([], [], {})
 

@@ -37,8 +37,8 @@ def cosines(findings: Findings) -> Plate:
     unmatched = "; what has no match comes last, past the dashed line" if uneven else ""
     caption = (
         "Rows are true features in planted order; columns are learned features in the order of their one-to-one "
-        f"match{unmatched}. A perfect dictionary is a bright diagonal on a dark ground: a dim stretch of it was "
-        "not found, brightness off it is a learned feature that repeats or mixes true ones. First replicate of each "
+        f"match{unmatched}. A perfect dictionary is a bright diagonal on a dark ground: where it is dim a feature was "
+        "not found; brightness off it is a learned feature that repeats or mixes true ones. First replicate of each "
         "setting. Cosines below 0 are drawn as 0; where the title says so, a pixel is the largest cosine of a "
         f"block.{left_out(findings, settings)}"
     )
