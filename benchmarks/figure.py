@@ -30,7 +30,8 @@ Benchmark = Callable[[], Iterator[Figure]]
 
 def medians(ours: Callable[[], object], rival: Callable[[], object], repeats: int) -> tuple[float, float]:
     """Median seconds of both, warm, taken in turns so that the machine's moods fall on both alike."""
-    ours(), rival()
+    for work in (ours, rival):
+        work()
     seconds: tuple[list[float], list[float]] = ([], [])
     for _ in range(repeats):
         for work, kept in zip((ours, rival), seconds, strict=True):

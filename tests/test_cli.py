@@ -64,7 +64,12 @@ def test_run_prints_the_run_directory_last_and_leaves_everything(finished: Run):
     assert {"config.toml", "environment.json", "scores.json", "report.html", "status.json"} | stack <= found
     assert finished.status()["state"] == "finished"
     assert not [name for name in found if name.endswith((".pkl", ".pt", ".part"))]
-    assert [json.loads(line)["step"] for line in (finished.stack(0) / "log.jsonl").open()] == [3, 6, 9, 12]
+    assert [json.loads(line)["step"] for line in (finished.stack(0) / "log.jsonl").read_text().splitlines()] == [
+        3,
+        6,
+        9,
+        12,
+    ]
 
 
 def test_quiet_prints_only_the_run_directory(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

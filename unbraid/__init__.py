@@ -4,7 +4,7 @@
 
     world = ub.Superposition(dimensions=64, features=128)
     stack = ub.fit(world, ub.Dictionary(features=128), [ub.Sparsity(weight=0.15)])
-    scores = ub.score(stack, world)
+    print(ub.score(stack, world))
 
 Names are loaded when first used, so that importing the package costs nothing.
 """
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from unbraid.dictionaries import Dictionary, Relu, Stack, TopK
     from unbraid.estimator import SparseAutoencoder
     from unbraid.mechanisms import Mechanism, Sparsity
+    from unbraid.reports.recovery_figures import draw_recovery
     from unbraid.scoring import Scores, score
     from unbraid.training.fit import fit
     from unbraid.training.schedule import Training
@@ -37,6 +38,7 @@ _HOMES = {
     "TopK": "unbraid.dictionaries",
     "Training": "unbraid.training.schedule",
     "World": "unbraid.worlds",
+    "draw_recovery": "unbraid.reports.recovery_figures",
     "fit": "unbraid.training.fit",
     "score": "unbraid.scoring",
 }
@@ -54,6 +56,7 @@ __all__ = [
     "TopK",
     "Training",
     "World",
+    "draw_recovery",
     "fit",
     "score",
 ]

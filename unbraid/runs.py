@@ -87,8 +87,19 @@ class Run:
     def facts(self) -> Tree:
         return read_json(self.path / "run.json")
 
+    def began(self) -> str | None:
+        """When, in ISO form; None where `run.json` is damaged."""
+        with suppress(Refusal, AttributeError):
+            return self.facts().get("began")
+        return None
+
     def status(self) -> Tree:
-        return read_json(self.path / "status.json")
+        status = read_json(self.path / "status.json")
+        if not isinstance(status, dict) or not {"state", "sentence", "seconds"} <= status.keys():
+            raise Refusal(
+                f"{self.path / 'status.json'} is damaged; accepted: a run directory as `unbraid run` leaves it"
+            )
+        return status
 
     def set_status(self, state: str, sentence: str, seconds: float = 0.0) -> None:
         write_json(self.path / "status.json", {"state": state, "sentence": sentence, "seconds": round(seconds, 3)})
@@ -120,7 +131,7 @@ class Run:
 def all_runs(parent: Path) -> list[Run]:
     """Every run directory in this folder, oldest first."""
     runs = [Run(card.parent) for card in parent.glob("[!.]*/run.json")]
-    return sorted(runs, key=lambda run: (run.facts()["began"], run.name))
+    return sorted(runs, key=lambda run: (run.began() or "", run.name))
 
 
 def find_run(text: str, parent: Path) -> Run:
@@ -175,7 +186,9 @@ class Log:
 
 
 def read_log(path: Path) -> list[Tree]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+    """Every whole line; a last one still being written is left out."""
+    lines = path.read_text().split("\n")[:-1] if path.is_file() else []
+    return [json.loads(line) for line in lines]
 
 
 def environment() -> dict[str, Any]:

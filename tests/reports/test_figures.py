@@ -55,7 +55,7 @@ def test_a_figure_drawn_twice_has_the_same_bytes(findings):
 
 
 def test_a_block_shows_its_largest_cosine(findings):
-    _, axes = blank(findings)
+    _, axes = blank(findings.source)
     table = np.zeros((3, 5))
     table[2, 4], table[0, 1] = 0.9, -0.5
     image = _draw_blocks(axes, table, 2, 2).get_array()
@@ -64,7 +64,7 @@ def test_a_block_shows_its_largest_cosine(findings):
 
 
 def test_curves_draw_every_member_thin_and_their_mean_bold(findings):
-    _, axes = blank(findings)
+    _, axes = blank(findings.source)
     setting = findings.settings[1]
     curve = findings.curve(setting, "l0")
     _draw(axes, look(findings, setting), setting.label, curve)
@@ -74,13 +74,18 @@ def test_curves_draw_every_member_thin_and_their_mean_bold(findings):
     assert bold.get_linewidth() > 2 * thin[0].get_linewidth()
 
 
+def _arrays(findings):
+    setting = findings.settings[0]
+    return findings.probabilities(setting), findings.table(setting, "best_cosine")
+
+
 def test_recovery_is_ordered_by_firing_probability_or_ranked_where_all_are_equal(make_run):
     findings = read_findings(make_run(weights=(0.1,)))
-    found = _Recovery.of(findings, findings.settings[0])
+    found = _Recovery.of(*_arrays(findings))
     assert (np.diff(found.x) > 0).all()
     assert np.array_equal(found.cosines, findings.table(findings.settings[0], "best_cosine")[:, ::-1])
     findings = read_findings(make_run(name="equal", weights=(0.1,), equal_rates=True))
-    found = _Recovery.of(findings, findings.settings[0])
+    found = _Recovery.of(*_arrays(findings))
     assert found.ranked
     assert (np.diff(found.cosines.mean(0)) <= 0).all()
 
@@ -105,7 +110,7 @@ def test_chance_that_differs_between_settings_is_drawn_as_a_range(findings):
 
 @pytest.mark.parametrize(("low", "high"), [(1e-8, 1.0), (0.002, 0.03), (0.03, 0.04)])
 def test_ticks_of_a_log_scale_are_plain_numbers_and_few(findings, low, high):
-    figure, axes = blank(findings)
+    figure, axes = blank(findings.source)
     make_log(axes, "x", low, high)
     figure.canvas.draw()
     labels = [tick.get_text() for tick in axes.get_xticklabels()]

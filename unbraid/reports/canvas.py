@@ -57,8 +57,8 @@ class Plate:
     pictures: list[Picture]
 
 
-def blank(findings: Findings, height: float = HEIGHT) -> tuple[Figure, Axes]:
-    """A figure with one plot that fits half a desk screen or a whole phone."""
+def blank(source: str, height: float = HEIGHT) -> tuple[Figure, Axes]:
+    """A figure with one plot that fits half a desk screen or a whole phone; `source` says in a corner whence it is."""
     figure = Figure(
         figsize=(WIDTH, height), dpi=DPI, layout=ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.07), facecolor="white"
     )
@@ -68,7 +68,7 @@ def blank(findings: Findings, height: float = HEIGHT) -> tuple[Figure, Axes]:
     axes.tick_params(labelsize=SMALL)
     axes.grid(True, color="#e6e6e6", linewidth=0.7)
     axes.set_axisbelow(True)
-    figure.suptitle(plain(f"run {short(findings.run.name, 60)}"), fontsize=7.5, color=GREY, x=0.99, ha="right")
+    figure.suptitle(plain(short(source, 64)), fontsize=7.5, color=GREY, x=0.99, ha="right")
     return figure, axes
 
 

@@ -62,7 +62,7 @@ def _cosine_picture(findings: Findings, setting: Setting, place: int) -> Picture
         return None
     true, learned = table.shape
     high, wide = -(-true // PIXELS), -(-learned // PIXELS)
-    figure, axes = blank(findings, height=4.3)
+    figure, axes = blank(findings.source, height=4.3)
     axes.grid(False)
     axes.spines[["left", "bottom"]].set_visible(False)
     image = _draw_blocks(axes, table, high, wide)
@@ -95,7 +95,7 @@ def _draw_blocks(axes: Axes, table: np.ndarray, high: int, wide: int) -> AxesIma
 
 
 def _rates_picture(findings: Findings, settings: list[Setting]) -> Picture:
-    figure, axes = blank(findings, height=HEIGHT + 0.3 + 0.2 * len(settings))
+    figure, axes = blank(findings.source, height=HEIGHT + 0.3 + 0.2 * len(settings))
     found = [findings.table(setting, "density") for setting in settings]
     planted = findings.probabilities(settings[0])
     edges = _edges(np.concatenate([planted, *[table.ravel() for table in found]]))

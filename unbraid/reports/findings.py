@@ -68,6 +68,11 @@ class Findings:
     def title(self) -> str:
         return str(self.config.get("title") or self.run.name)
 
+    @property
+    def source(self) -> str:
+        """Where a figure comes from, as it says in its corner."""
+        return f"run {self.run.name}"
+
     def best(self) -> Setting | None:
         ranked = self.ranked()
         return ranked[0] if ranked and ranked[0].value("mmcs") is not None else None

@@ -3,10 +3,15 @@
 from dataclasses import dataclass
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from numpy.typing import ArrayLike
 
 from unbraid.reports.canvas import (
+    COLOURS,
     HEIGHT,
+    Look,
     Picture,
     Plate,
     blank,
@@ -36,12 +41,15 @@ class _Recovery:
     """All features fire about equally often: x is their rank, best found first."""
 
     @classmethod
-    def of(cls, findings: Findings, setting: Setting) -> "_Recovery":
-        rates, found = findings.probabilities(setting), findings.table(setting, "best_cosine")
+    def of(cls, rates: np.ndarray, found: np.ndarray) -> "_Recovery":
         if np.ptp(np.log(rates)) < 0.1:
             return cls(np.arange(1, len(rates) + 1), found[:, np.argsort(-found.mean(0))], True)
         order = np.argsort(rates)
         return cls(rates[order], found[:, order], False)
+
+    @property
+    def across(self) -> str:
+        return "true feature, best found first" if self.ranked else "firing probability of the true feature (log)"
 
     def median(self) -> tuple[np.ndarray, np.ndarray]:
         """The running median of the mean over members."""
@@ -53,7 +61,7 @@ class _Recovery:
 def recovery(findings: Findings) -> Plate:
     """Each true feature's best cosine against how often it fires, a picture a setting."""
     settings = findings.panels
-    found = [_Recovery.of(findings, setting) for setting in settings]
+    found = [_Recovery.of(findings.probabilities(s), findings.table(s, "best_cosine")) for s in settings]
     pictures = [_picture(findings, settings, found, place) for place in range(len(settings))]
     where = "how often it fires (x, probability per sample, log scale)"
     if found[0].ranked:
@@ -66,30 +74,45 @@ def recovery(findings: Findings) -> Plate:
     return Plate("Recovery of every true feature", caption, pictures)
 
 
+def draw_recovery(probabilities: ArrayLike, best_cosine: ArrayLike, chance: float | None = None) -> Figure:
+    """The same figure from arrays, for a notebook: firing probabilities `n`, and best cosines `m n`."""
+    this = _Recovery.of(np.asarray(probabilities, dtype=float), np.asarray(best_cosine, dtype=float))
+    figure, axes = blank("unbraid", height=HEIGHT + 0.2)
+    key(figure, _draw(axes, this, Look(COLOURS[0], "-", "o"), "Recovery of every true feature", chance, []))
+    return figure
+
+
 def _picture(findings: Findings, settings: list[Setting], found: list[_Recovery], place: int) -> Picture:
     setting, this = settings[place], found[place]
-    figure, axes = blank(findings, height=HEIGHT + 0.2)
-    drawn, x, mean = look(findings, setting), this.x, this.cosines.mean(0)
+    figure, axes = blank(findings.source, height=HEIGHT + 0.2)
     others = [other for other in found if other is not this and other.ranked == this.ranked]
+    chance = setting.scores["mmcs"].chance
+    key(figure, _draw(axes, this, look(findings, setting), short(setting.label), chance, others))
+    alt = (
+        f"{setting.label}: best cosine of each of {len(this.x)} true features, against {this.across}; mean "
+        f"{number('mmcs', setting.value('mmcs'))}, {(this.cosines.mean(0) >= 0.9).mean():.0%} at 0.9 or above."
+    )
+    return Picture(f"recovery-{place + 1}", png(figure), alt)
+
+
+def _draw(
+    axes: Axes, this: _Recovery, drawn: Look, title: str, chance: float | None, others: list[_Recovery]
+) -> list[Line2D]:
+    """Dots, bars and the running median, over those of other settings; gives the legend's lines."""
+    x = this.x
     for other in others:
         axes.plot(*other.median(), color=PALE, linewidth=1.4, zorder=2)
     if len(this.cosines) > 1:
-        axes.vlines(
-            x, this.cosines.min(0), this.cosines.max(0), color=drawn.colour, linewidth=0.7, alpha=0.35, zorder=1
-        )
+        low, high = this.cosines.min(0), this.cosines.max(0)
+        axes.vlines(x, low, high, color=drawn.colour, linewidth=0.7, alpha=0.35, zorder=1)
+    mean = this.cosines.mean(0)
     axes.plot(x, mean, drawn.marker, color=drawn.colour, markersize=3.2, alpha=0.6, markeredgewidth=0, zorder=3)
     axes.plot(*this.median(), color="black", linewidth=2, zorder=4)
     if not this.ranked:
         make_log(axes, "x", x[0], x[-1])
     axes.set_ylim(min(0.0, float(this.cosines.min())), 1.04)
-    across = "true feature, best found first" if this.ranked else "firing probability of the true feature (log)"
-    name_axes(axes, short(setting.label), across, "best cosine, mean")
+    name_axes(axes, title, this.across, "best cosine, mean")
     lines = [Line2D([], [], color="black", linewidth=2, label="running median")]
     lines += [Line2D([], [], color=PALE, linewidth=1.4, label="other settings")] if others else []
-    levels = [level(axes, 0.9, "0.9: counts as found", "--"), level(axes, setting.scores["mmcs"].chance, "chance", ":")]
-    key(figure, lines + [line for line in levels if line])
-    alt = (
-        f"{setting.label}: best cosine of each of {len(x)} true features, against {across}; mean "
-        f"{number('mmcs', setting.value('mmcs'))}, {(mean >= 0.9).mean():.0%} at 0.9 or above."
-    )
-    return Picture(f"recovery-{place + 1}", png(figure), alt)
+    levels = [level(axes, 0.9, "0.9: counts as found", "--"), level(axes, chance, "chance", ":")]
+    return lines + [line for line in levels if line]

@@ -42,7 +42,7 @@ def scores(findings: Findings) -> Plate:
 
 
 def _picture(findings: Findings, settings: list[Setting], metric: str) -> Picture:
-    figure, axes = blank(findings, height=1.75 + 0.52 * len(settings))
+    figure, axes = blank(findings.source, height=1.75 + 0.52 * len(settings))
     rows = [(setting, setting.scores[metric]) for setting in settings if metric in setting.scores]
     for row, (setting, score) in enumerate(rows):
         _name_row(axes, -float(row), setting.label, estimate(metric, score))

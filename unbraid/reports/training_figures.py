@@ -56,7 +56,7 @@ def _picture(findings: Findings, settings: list[Setting], quantity: _Quantity) -
     drawn = [(one, curve) for one in settings if (curve := findings.curve(one, quantity.key, quantity.term))]
     if not drawn:
         return None
-    figure, axes = blank(findings, height=3.3 + 0.2 * len(settings))
+    figure, axes = blank(findings.source, height=3.3 + 0.2 * len(settings))
     handles = [_draw(axes, look(findings, setting), setting.label, curve) for setting, curve in drawn]
     levels = [] if quantity.term else _levels(axes, settings, quantity)
     seen = [curve.values.ravel() for _, curve in drawn] + [np.atleast_1d(line.get_ydata())[:1] for line in levels]

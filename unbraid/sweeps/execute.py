@@ -56,6 +56,10 @@ def work(group: Sequence[Member]) -> tuple[int, float]:
     return first.training.steps, float(len(group) * products)
 
 
+SHOWN_ROWS = 1024
+"""Of the cosine matrix, no more than a figure can show."""
+
+
 class _StackWork:
     """Training and scoring of one stack, with what is on disk taken as already done."""
 
@@ -137,13 +141,13 @@ class _StackWork:
         write_json(self.folder / "scores.json", card)
 
     def _cosine_tables(self, scores: Scores) -> Arrays:
-        """The cosine matrix, in matched order, of the first member of each setting; at most twice as wide as high."""
+        """The cosine matrix, in matched order, of the first member of each setting: as much as a figure can show."""
         first = {str(member.setting): index for index, member in reversed(list(enumerate(self.group)))}
         tables: Arrays = {}
         for index in first.values():
             cosine = recovery.cosines(self.world.directions, self.state.stack.member(index).directions)[0]
-            ordered = matched_order(cosine, scores.tables["match"][index])[:, : 2 * len(cosine)]
-            tables[f"cosines.{index}"] = ordered.numpy().astype(np.float16)
+            ordered = matched_order(cosine, scores.tables["match"][index])[:SHOWN_ROWS]
+            tables[f"cosines.{index}"] = ordered[:, : 2 * len(ordered)].numpy().astype(np.float16)
         return tables
 
 

@@ -64,12 +64,14 @@ class Superposition(World):
     def _fire(self, rng: np.random.Generator, size: int) -> "_Fired":
         hits = rng.poisson(size * self._rates)
         features = np.repeat(np.arange(self.features), hits)
-        cells = np.sort(rng.integers(0, size, features.size) * self.features + features)
-        cells = cells[np.diff(cells, prepend=-1) > 0]  # a cell hit twice has fired once
-        samples, features = np.divmod(cells, self.features)
-        strengths = 1 - rng.random(cells.size, dtype=np.float32)  # in (0, 1]: what fired is never 0
+        samples = rng.integers(0, size, features.size, dtype=np.uint16 if size <= 1 << 16 else np.int64)
+        order = np.argsort(samples, kind="stable")  # numpy sorts 16-bit integers by radix
+        samples, features = samples[order].astype(np.int64), features[order]
+        first = np.diff(samples * self.features + features, prepend=-1) > 0  # a cell hit twice has fired once
+        samples, features = samples[first], features[first]
+        strengths = 1 - rng.random(samples.size, dtype=np.float32)  # in (0, 1]: what fired is never 0
         if self.strength == "product":
-            strengths *= 1 - rng.random(cells.size, dtype=np.float32)
+            strengths *= 1 - rng.random(samples.size, dtype=np.float32)
         return _Fired(samples, features, strengths, np.searchsorted(samples, np.arange(size)))
 
     @cached_property
