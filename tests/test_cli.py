@@ -144,7 +144,14 @@ REFUSED = {
     "not an override": (["training.steps"], "PATH=VALUE"),
     "bad path": (["training..steps=3"], "dotted path"),
     "larger than memory": (["dictionary.features=16000000", "world.dimensions=1000000"], "GiB"),
-    "a name with a slash": (["--name", "a/b"], "without slashes"),
+    "a name with a slash": (["--name", "a/b"], "no slashes"),
+    "a name too long": (["--name", "n" * 300], "up to 60 letters"),
+    "a name that is not text": (["--name", "\udc80"], "no slashes"),
+    "an override that is not text": (["title=\udc80"], "is not an override"),
+    "an override of what is swept": (["seed=7"], "'seed' is swept"),
+    "a comment": (["#training.steps=5"], "dotted path"),
+    "an enormous number": (["training.steps=" + "9" * 400], "less than or equal to"),
+    "a truth larger than memory": (["world.features=10000000", "dictionary.features=20000"], "GiB"),
 }
 
 
@@ -276,3 +283,81 @@ def test_help_imports_nothing_heavy():
     loaded = set(done.stdout.splitlines()[-1].split())
     assert not loaded & {"torch", "numpy", "scipy", "matplotlib", "pydantic", "sklearn", "jaxtyping"}
     assert "unbraid.cli" in loaded
+
+
+def test_a_swept_table_of_another_kind_replaces_the_one_in_the_base(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    kinds = "sweep.'dictionary.activation'=[{kind='topk', k=3}, {kind='relu'}]"
+    assert unbraid(capsys, "run", config, kinds, "--runs", tmp_path, "--name", "both", "-q")[0] == 0
+    settings = Run.open(tmp_path / "both").scores()["settings"]
+    assert [setting["label"] for setting in settings] == ["activation topk 3", "activation relu"]
+
+
+def test_a_wrong_path_never_runs_a_file_that_ships(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    code, _, err = unbraid(capsys, "run", tmp_path / "quickstart.toml", "--runs", tmp_path)
+    assert (code, "there is no such file" in err) == (2, True)
+
+
+def test_weights_that_are_not_finite_are_never_saved(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    words = ("training.learning_rate=1e300", "saving.checkpoint_every=1", "training.steps=1")
+    code, _, err = unbraid(capsys, "run", config, *words, "--runs", tmp_path, "--name", "nan", "-q")
+    assert (code, "weights" in err, "no checkpoint was saved yet" in err) == (1, True, True)
+    assert Run.open(tmp_path / "nan").status()["state"] == "failed"
+
+
+def test_a_signal_while_scoring_stops_at_once(config: Path, tmp_path: Path):
+    words = ("scoring.samples=1000000000", "--runs", tmp_path, "--name", "scored")
+    process = launch("run", config, *words)
+    weights = tmp_path / "scored" / "stacks" / "00" / "weights.safetensors"
+    deadline = time.monotonic() + 60
+    while not weights.is_file() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=10)
+    assert process.returncode == 143
+    assert "unbraid resume" in err
+    assert Run.open(tmp_path / "scored").status()["state"] == "stopped"
+
+
+def test_damaged_cards_of_a_run_get_one_sentence(finished: Run, capsys: pytest.CaptureFixture[str]):
+    for name in ("run.json", "status.json", "scores.json", "environment.json"):
+        before = (finished.path / name).read_bytes()
+        (finished.path / name).write_text("[1]")
+        code, _, err = unbraid(capsys, "resume" if name == "environment.json" else "show", finished.path)
+        assert (code, name in err, "damaged" in err) == (2, True, True), name
+        assert unbraid(capsys, "list", "--runs", finished.path.parent)[0] == 0
+        (finished.path / name).write_bytes(before)
+
+
+def test_a_log_that_was_lost_is_made_anew(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    words = ("run", config, "--runs", tmp_path, "--name", "lost", "-q")
+    assert unbraid(capsys, *words)[0] == 0
+    run = Run.open(tmp_path / "lost")
+    before = (run.stack(0) / "log.jsonl").read_bytes()
+    for name in ("log.jsonl", "weights.safetensors", "scores.json"):
+        (run.stack(0) / name).unlink()
+    code, _, err = unbraid(capsys, "resume", run.path, "-q")
+    assert (code, "shorter than the checkpoints say" in err) == (0, True)
+    assert (run.stack(0) / "log.jsonl").read_bytes() == before
+
+
+def test_a_report_about_several_runs_leaves_their_own_reports_alone(
+    finished: Run, config: Path, capsys: pytest.CaptureFixture[str]
+):
+    runs = finished.path.parent
+    assert unbraid(capsys, "run", config, "--runs", runs, "--name", "two", "-q")[0] == 0
+    before = (finished.path / "report.html").read_bytes()
+    code, out, _ = unbraid(capsys, "report", "one", "two", "--runs", runs)
+    assert (code, Path(out.strip())) == (0, runs / "report.html")
+    assert (finished.path / "report.html").read_bytes() == before
+
+
+def test_a_trained_stack_can_be_loaded_and_scores_as_it_did(finished: Run):
+    from unbraid import Superposition, load_stack, score
+
+    stack = load_stack(finished.path)
+    world = Superposition(dimensions=8, features=12, active=2.0)
+    found = score(stack, world, samples=256).values["mmcs"].tolist()
+    assert found == pytest.approx(finished.scores()["settings"][0]["metrics"]["mmcs"]["members"])

@@ -12,7 +12,7 @@ PACKAGE = Path(unbraid.__file__).parent
 LAYERS = [
     {"axes", "errors", "randomness"},
     {"config", "codes", "files"},
-    {"members", "checkpoints", "runs", "progress"},
+    {"members", "checkpoints", "runs", "progress", "signals"},
     {"worlds"},
     {"dictionaries"},
     {"mechanisms"},

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from unbraid.mechanisms import Mechanism, Sparsity
     from unbraid.reports.recovery_figures import draw_recovery
     from unbraid.scoring import Scores, score
+    from unbraid.sweeps.execute import load_stack
     from unbraid.training.fit import fit
     from unbraid.training.schedule import Training
     from unbraid.worlds import Superposition, World
@@ -40,6 +41,7 @@ _HOMES = {
     "World": "unbraid.worlds",
     "draw_recovery": "unbraid.reports.recovery_figures",
     "fit": "unbraid.training.fit",
+    "load_stack": "unbraid.sweeps.execute",
     "score": "unbraid.scoring",
 }
 
@@ -58,6 +60,7 @@ __all__ = [
     "World",
     "draw_recovery",
     "fit",
+    "load_stack",
     "score",
 ]
 

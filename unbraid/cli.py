@@ -1,19 +1,18 @@
 """The command line: `unbraid run`, `resume`, `list`, `show`, `report`, `configs`.
 
 Heavy imports happen inside the commands, so that `--help` answers at once. Exit codes: 0 done; 1 the run could not
-finish (a loss that is not finite, an error of ours); 2 bad input; 130 or 143 stopped by Ctrl-C or SIGTERM.
+finish (a loss that is not finite, an error of ours); 2 what was asked cannot be done; 130 or 143 stopped by Ctrl-C or
+SIGTERM.
 """
 
+import io
 import os
-import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -38,6 +37,7 @@ RunsOption = Annotated[Path, typer.Option("--runs", metavar="DIR", help="The fol
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the run directory.")]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, or its name in the folder of runs.")]
 RUNS = Path("runs")
+LONGEST_NAME = 60
 
 
 @app.command()
@@ -56,13 +56,15 @@ def run(
     from unbraid.config import merge, parse_override, read_toml, to_toml
     from unbraid.runs import Run
     from unbraid.studies import find_config
-    from unbraid.sweeps.grid import expand, resolve
+    from unbraid.sweeps.grid import expand, refuse_swept, resolve
     from unbraid.sweeps.plan import refuse_too_large
 
     path = find_config(config)
-    data = read_toml(path)
+    data, changes = read_toml(path), {}
     for override in overrides or []:
-        data = merge(data, parse_override(override))
+        changes = merge(changes, parse_override(override))
+    data = merge(data, changes)
+    refuse_swept(changes, data, str(path))
     resolved = resolve(data, str(path))
     refuse_too_large(expand(resolved, str(path)))
     made = Run.create(runs, _checked_name(name) or _fresh_name(path.stem, runs), to_toml(resolved))
@@ -118,7 +120,11 @@ def report(
     from unbraid.runs import find_run
 
     found = [find_run(name, runs) for name in names]
-    typer.echo(write_report(found, output or found[0].path / "report.html"))
+    beside = found[0].path if len(found) == 1 else found[0].path.parent
+    path = output or beside / "report.html"
+    if not path.name or path.is_dir():
+        raise Refusal(f"-o {str(output)!r} is not a file; accepted: where to write one, for example report.html")
+    typer.echo(write_report(found, path))
 
 
 @app.command()
@@ -134,6 +140,9 @@ def configs() -> None:
 
 def main() -> None:
     """The console script: whatever goes wrong, the user reads one sentence."""
+    for output in (sys.stdout, sys.stderr):
+        if isinstance(output, io.TextIOWrapper):
+            output.reconfigure(errors="replace")  # a terminal without our letters gets question marks
     sys.exit(guarded(app))
 
 
@@ -144,20 +153,23 @@ def guarded(command: Callable[[], object]) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0
     except Stopped as stop:
-        print(f"unbraid: {stop}", file=sys.stderr)
-        return 128 + stop.signal
-    except (Refusal, BrokenPipeError) as problem:
-        print(f"unbraid: {problem}", file=sys.stderr)
-        return 1 if isinstance(problem, NotFinite) else 2
-    except KeyboardInterrupt:
-        print("unbraid: interrupted", file=sys.stderr)
-        return 130
-    except MemoryError:
-        print("unbraid: this machine's memory is not enough; accepted: smaller sizes or batches", file=sys.stderr)
-        return 2
+        return _tell(str(stop), 128 + stop.signal)
+    except Refusal as problem:
+        return _tell(str(problem), 1 if isinstance(problem, NotFinite) else 2)
+    except OSError as problem:
+        return _tell(f"the system refused: {problem}", 2)
+    except (MemoryError, RuntimeError) as problem:
+        if isinstance(problem, MemoryError) or "allocate memory" in str(problem):
+            return _tell("this machine's memory is not enough; accepted: smaller sizes or batches", 2)
+        return _confess()
     except Exception:
         return _confess()
     return 0
+
+
+def _tell(sentence: str, code: int) -> int:
+    print(f"unbraid: {sentence}", file=sys.stderr)
+    return code
 
 
 def _confess() -> int:
@@ -165,12 +177,13 @@ def _confess() -> int:
     if os.environ.get("UNBRAID_TRACEBACK"):
         traceback.print_exc()
         return 1
-    with tempfile.NamedTemporaryFile("w", prefix="unbraid-", suffix=".txt", delete=False) as file:
-        traceback.print_exc(file=file)
-    print(
-        f"unbraid: an error of ours, not yours: {sys.exc_info()[1]!r:.200}; please report {file.name}", file=sys.stderr
-    )
-    return 1
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="unbraid-", suffix=".txt", delete=False) as file:
+            traceback.print_exc(file=file)
+        where = f"please report {file.name}"
+    except OSError:
+        where = "run it again with UNBRAID_TRACEBACK=1 and please report what it prints"
+    return _tell(f"an error of ours, not yours: {sys.exc_info()[1]!r:.200}; {where}", 1)
 
 
 def _work(run: "Run", quiet: bool) -> None:
@@ -178,13 +191,14 @@ def _work(run: "Run", quiet: bool) -> None:
     from unbraid.reports.page import write_report
     from unbraid.reports.tables import print_run
     from unbraid.runs import environment_changes
+    from unbraid.signals import StopSignals
     from unbraid.sweeps.execute import execute
 
-    with run.locked(), _watcher(quiet) as watcher, _stop_signals() as asked_to_stop:
+    with run.locked(), _watcher(quiet) as watcher, StopSignals(run.how_to_go_on) as signals:
         for change in environment_changes(run):
             watcher.say(f"note: {change}; the bits may differ from an uninterrupted run")
-        execute(run, watcher, asked_to_stop)
-        watcher.say("writing the report")
+        execute(run, watcher, signals)
+        watcher.stage("writing the report")
         written = write_report([run], run.path / "report.html")
     if not quiet:
         print_run(run)
@@ -201,23 +215,6 @@ def _watcher(quiet: bool) -> "Watcher":
     return Silent() if quiet else Bar(console) if console.is_terminal else Lines(console)
 
 
-@contextmanager
-def _stop_signals() -> Iterator[Callable[[], int | None]]:
-    """Ctrl-C and SIGTERM ask the run to save and stop; a second one stops at once."""
-    received: list[int] = []
-
-    def receive(number: int, _frame: FrameType | None) -> None:
-        received.append(number)
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-
-    before = {number: signal.signal(number, receive) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: received[0] if received else None
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def _fresh_name(stem: str, runs: Path) -> str:
     """The config's name and the time, with a number where that is taken."""
     name = f"{stem}-{datetime.now():%Y%m%d-%H%M%S}"
@@ -228,6 +225,8 @@ def _fresh_name(stem: str, runs: Path) -> str:
 
 
 def _checked_name(name: str | None) -> str | None:
-    if name is not None and (not name or name in (".", "..") or "/" in name or "\0" in name):
-        raise Refusal(f"--name {name!r} is not a folder name; accepted: a name without slashes")
+    if name is not None and (
+        name in ("", ".", "..") or "/" in name or not name.isprintable() or len(name) > LONGEST_NAME
+    ):
+        raise Refusal(f"--name {name!r:.60} is not a folder name; accepted: up to {LONGEST_NAME} letters, no slashes")
     return name

@@ -23,6 +23,9 @@ Knob = Annotated[float, PerMember()]
 
 Tree = dict[str, Any]
 
+REPLICATES = ("seed", "world.seed")
+"""Members of a sweep that differ only here are replicates of one setting: they give it its error bar."""
+
 
 class Record(BaseModel):
     """A named group of settings: frozen, strictly typed, with no unknown names."""
@@ -93,22 +96,31 @@ def to_toml(tree: Tree) -> str:
 def parse_override(text: str) -> Tree:
     """`training.steps=100` as `{"training": {"steps": 100}}`; a value that is not TOML is taken as a string."""
     path, equals, value = text.partition("=")
-    if not equals or not path.strip():
-        raise Refusal(f"'{text}' is not an override; accepted: PATH=VALUE, for example training.steps=100")
+    if not equals or not path.strip() or "\n" in path or not _is_text(text):
+        raise Refusal(f"{text!r} is not an override; accepted: PATH=VALUE, for example training.steps=100")
     for candidate in (value, json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")):
         try:
-            return tomllib.loads(f"{path} = {candidate}")
+            if tree := tomllib.loads(f"{path} = {candidate}"):
+                return tree
         except (ValueError, RecursionError):
             continue
     raise Refusal(f"'{path}' is not a dotted path; accepted: names joined by dots, for example training.steps")
 
 
+def _is_text(text: str) -> bool:
+    """Whether it can be written down: an argument that is not UTF-8 arrives with halves of characters."""
+    return not any(0xD800 <= ord(letter) <= 0xDFFF for letter in text)
+
+
 def merge(base: Tree, over: Tree) -> Tree:
-    """`base` with every leaf of `over` put in its place."""
+    """`base` with every leaf of `over` put in its place; a table of another kind replaces the old one whole."""
     merged = dict(base)
     for key, value in over.items():
         old = merged.get(key)
-        merged[key] = merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+        if isinstance(old, dict) and isinstance(value, dict) and value.get("kind") in (None, old.get("kind")):
+            merged[key] = merge(old, value)
+        else:
+            merged[key] = value
     return merged
 
 
@@ -116,6 +128,15 @@ def at_path(path: str, value: object) -> Tree:
     """The tree that holds just this value at this dotted path."""
     head, _, rest = path.partition(".")
     return {head: at_path(rest, value) if rest else value}
+
+
+def flatten(tree: Tree, prefix: str = "") -> Tree:
+    """`{"world": {"seed": [0]}}` as `{"world.seed": [0]}`: quoted and nested paths mean the same."""
+    flat: Tree = {}
+    for key, value in tree.items():
+        path = f"{prefix}{key}"
+        flat |= flatten(value, f"{path}.") if isinstance(value, dict) else {path: value}
+    return flat
 
 
 def _sentence(error: ErrorDetails, data: Tree) -> str:

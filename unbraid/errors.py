@@ -9,7 +9,7 @@ class NotFinite(Refusal):
     """A loss became infinite or not a number; training stopped before it touched the weights."""
 
     def __init__(self, step: int, term: str, member: int, more: str = "") -> None:
-        super().__init__(f"the loss term '{term}' of member {member} is not finite at step {step}{more}")
+        super().__init__(f"the {term} of member {member} is not finite at step {step}{more}")
         self.step, self.term, self.member = step, term, member
 
     def with_advice(self, more: str) -> "NotFinite":

@@ -29,12 +29,13 @@ def write_bytes(path: Path, content: bytes) -> None:
         aside.replace(path)
         _flush_folder(path.parent)
     except OSError as problem:
-        with suppress(OSError):
-            aside.unlink(missing_ok=True)
         raise Refusal(
             f"cannot write {path} ({len(content) / 1e6:.1f} MB): {problem.strerror}; accepted: a folder that can be "
             "written, with room to spare"
         ) from None
+    finally:
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -52,6 +53,14 @@ def read_json(path: Path) -> Any:
         raise Refusal(f"cannot read {path}: {problem.strerror}") from None
     except (ValueError, RecursionError):
         raise Refusal(f"{path} is damaged: it is not JSON") from None
+
+
+def read_record(path: Path, *names: str) -> dict[str, Any]:
+    """A JSON object that has at least these names."""
+    found = read_json(path)
+    if not isinstance(found, dict) or not set(names) <= found.keys():
+        raise Refusal(f"{path} is damaged; accepted: a JSON object with {', '.join(names)}")
+    return found
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

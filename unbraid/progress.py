@@ -1,12 +1,14 @@
 """What a person sees while a run works: a bar with time left on a terminal, plain lines elsewhere, or nothing."""
 
+import sys
 import time
 from abc import ABC, abstractmethod
-from types import TracebackType
+from collections.abc import Iterator
 from typing import Self
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.text import Text
 
 from unbraid.config import Tree
 
@@ -39,33 +41,38 @@ class Watcher(ABC):
         """A line was logged."""
 
     @abstractmethod
+    def stage(self, words: str) -> None:
+        """What is being done now."""
+
+    @abstractmethod
     def say(self, sentence: str) -> None:
-        """Something a person should know."""
+        """Something a person should know, and keep."""
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         return None
 
     def _words(self, stack: int, line: Tree) -> str:
-        """Means over members: the costs, L0 and MMCS."""
-        numbers = {**line["terms"], "L0": line["l0"], "MMCS": line["mmcs"]}
+        """Means over members: MMCS, L0 and the costs."""
+        numbers = {"MMCS": line["mmcs"], "L0": line["l0"], **line["terms"]}
         shown = "  ".join(f"{name} {sum(values) / len(values):.3g}" for name, values in numbers.items())
         steps = self._works[stack][0]
         return f"stack {stack + 1}/{len(self._works)}  step {line['step']}/{steps}  {shown}"
 
 
 class Silent(Watcher):
-    """Shows nothing."""
+    """Shows no progress; what a person should know still goes to standard error."""
 
     def show(self, stack: int, line: Tree) -> None:
         return None
 
-    def say(self, sentence: str) -> None:
+    def stage(self, words: str) -> None:
         return None
+
+    def say(self, sentence: str) -> None:
+        print(sentence, file=sys.stderr)
 
 
 class Lines(Watcher):
@@ -87,6 +94,9 @@ class Lines(Watcher):
             self._last = now
             self._print(f"{self._words(stack, line)}  {self._left(now)}")
 
+    def stage(self, words: str) -> None:
+        self._print(words)
+
     def say(self, sentence: str) -> None:
         self._print(sentence)
 
@@ -101,22 +111,31 @@ class Lines(Watcher):
         self._console.print(text.rstrip(), highlight=False, markup=False, soft_wrap=True)
 
 
+class _TwoLines(Progress):
+    """The bar on one line, the newest numbers on the next, so that both fit a narrow terminal."""
+
+    words = "starting"
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        yield self.make_tasks_table(self.tasks)
+        yield Text(self.words, no_wrap=True, overflow="ellipsis")
+
+
 class Bar(Watcher):
-    """A bar with time left, and the newest numbers beside it."""
+    """A bar with time left, and the newest numbers under it."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()
-        columns = (BarColumn(24), TaskProgressColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-        self._progress = Progress(*columns, TextColumn("{task.description}", markup=False), console=console)
-        self._task = self._progress.add_task("starting", total=1.0)
+        left = TextColumn("left", style="progress.remaining")
+        columns = (BarColumn(24), TaskProgressColumn(), TimeElapsedColumn(), TimeRemainingColumn(), left)
+        self._progress = _TwoLines(*columns, console=console)
+        self._task = self._progress.add_task("", total=1.0)
 
     def __enter__(self) -> Self:
         self._progress.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
     def advance(self, stack: int, step: int) -> None:
@@ -124,7 +143,11 @@ class Bar(Watcher):
         self._progress.update(self._task, completed=self.share)
 
     def show(self, stack: int, line: Tree) -> None:
-        self._progress.update(self._task, description=self._words(stack, line))
+        self._progress.words = self._words(stack, line)
+
+    def stage(self, words: str) -> None:
+        self._progress.words = words
+        self._progress.refresh()
 
     def say(self, sentence: str) -> None:
-        self._progress.update(self._task, description=sentence)
+        self._progress.console.print(Text(sentence), soft_wrap=True)

@@ -14,6 +14,8 @@ Weights and state are safetensors, everything else is text; nothing is pickled.
 import json
 import os
 import platform
+import shlex
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -27,7 +29,7 @@ from filelock import FileLock, Timeout
 
 from unbraid.config import Tree, nearest, read_toml
 from unbraid.errors import Refusal
-from unbraid.files import read_json, write_bytes, write_json
+from unbraid.files import read_record, write_bytes, write_json
 
 FORMAT = 1
 PACKAGES = ("unbraid", "torch", "numpy", "scipy", "safetensors", "pydantic")
@@ -42,21 +44,22 @@ class Run:
     @classmethod
     def create(cls, parent: Path, name: str, config: str) -> "Run":
         """A new run directory; it appears whole, under its name, or not at all."""
-        path, aside = parent / name, parent / f".{name}.{os.getpid()}.part"
-        if path.exists():
-            raise Refusal(f"{path} exists already; accepted: another --name, or `unbraid resume {path}`")
+        run, aside = cls(parent / name), parent / f".{name}.{os.getpid()}.part"
+        if run.path.exists():
+            raise Refusal(f"{run.path} exists already; accepted: another --name, or `{run.how_to_go_on}`")
         began = datetime.now(UTC).isoformat(timespec="seconds")
-        write_bytes(aside / "config.toml", config.encode())
-        write_json(aside / "environment.json", environment())
-        write_json(aside / "run.json", {"format": FORMAT, "name": name, "began": began})
-        cls(aside).set_status("running", "")
         try:
-            aside.rename(path)
+            write_bytes(aside / "config.toml", config.encode())
+            write_json(aside / "environment.json", environment())
+            write_json(aside / "run.json", {"format": FORMAT, "name": name, "began": began})
+            cls(aside).set_status("running", "")
+            aside.rename(run.path)
         except OSError as problem:
-            raise Refusal(
-                f"cannot make the run directory {path}: {problem.strerror}; accepted: another --name"
-            ) from None
-        return cls(path)
+            found = f"cannot make the run directory {run.path}: {problem.strerror}"
+            raise Refusal(f"{found}; accepted: another --name") from None
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+        return run
 
     @classmethod
     def open(cls, path: Path) -> "Run":
@@ -66,7 +69,7 @@ class Run:
             raise Refusal(
                 f"{path} is not a run directory (it has no run.json); accepted: one that `unbraid list` shows"
             )
-        found = read_json(path / "run.json").get("format")
+        found = cls(path).facts()["format"]
         if found != FORMAT:
             raise Refusal(f"{path} has run format {found!r}; this version reads format {FORMAT}")
         return cls(path)
@@ -78,28 +81,31 @@ class Run:
     def stack(self, index: int) -> Path:
         return self.path / "stacks" / f"{index:02d}"
 
+    @property
+    def how_to_go_on(self) -> str:
+        """The command, as it can be pasted into a shell."""
+        return f"unbraid resume {shlex.quote(str(self.path))}"
+
     def stacks(self) -> list[Path]:
-        return sorted((self.path / "stacks").glob("[0-9]*"))
+        return sorted((self.path / "stacks").glob("[0-9]*"), key=lambda folder: int(folder.name))
 
     def config(self) -> Tree:
         return read_toml(self.path / "config.toml")
 
     def facts(self) -> Tree:
-        return read_json(self.path / "run.json")
+        return read_record(self.path / "run.json", "format", "name", "began")
 
     def began(self) -> str | None:
         """When, in ISO form; None where `run.json` is damaged."""
-        with suppress(Refusal, AttributeError):
-            return self.facts().get("began")
+        with suppress(Refusal):
+            return str(self.facts()["began"])
         return None
 
     def status(self) -> Tree:
-        status = read_json(self.path / "status.json")
-        if not isinstance(status, dict) or not {"state", "sentence", "seconds"} <= status.keys():
-            raise Refusal(
-                f"{self.path / 'status.json'} is damaged; accepted: a run directory as `unbraid run` leaves it"
-            )
-        return status
+        """As it was last noted; but what claims to be running and is not locked was killed."""
+        status = read_record(self.path / "status.json", "state", "sentence", "seconds")
+        killed = status["state"] == "running" and not self.is_locked()
+        return {**status, "state": "killed"} if killed else status
 
     def set_status(self, state: str, sentence: str, seconds: float = 0.0) -> None:
         write_json(self.path / "status.json", {"state": state, "sentence": sentence, "seconds": round(seconds, 3)})
@@ -107,8 +113,20 @@ class Run:
     def scores(self) -> Tree:
         if not (self.path / "scores.json").is_file():
             state = self.status()["state"]
-            raise Refusal(f"{self.path} has no scores yet (it is {state}); finish it: `unbraid resume {self.path}`")
-        return read_json(self.path / "scores.json")
+            raise Refusal(f"{self.path} has no scores yet (it is {state}); finish it: `{self.how_to_go_on}`")
+        return read_record(self.path / "scores.json", "settings", "differences")
+
+    def is_locked(self) -> bool:
+        """Whether a process is writing this run now."""
+        lock = FileLock(self.path / "lock")
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            return True
+        except OSError:  # a folder we may not write: nobody can tell
+            return False
+        lock.release()
+        return False
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -136,9 +154,10 @@ def all_runs(parent: Path) -> list[Run]:
 
 def find_run(text: str, parent: Path) -> Run:
     """A run by its path, or by its name in the folder of runs."""
-    for path in (Path(text), parent / text):
-        if path.is_dir():
-            return Run.open(path)
+    places = [path for path in (Path(text), parent / text) if path.is_dir()]
+    runs = [path for path in places if (path / "run.json").is_file()]
+    if places:
+        return Run.open((runs or places)[0])
     raise Refusal(
         f"there is no run '{text}' here or in {parent}; {nearest(text, [run.name for run in all_runs(parent)])}"
     )
@@ -206,7 +225,7 @@ def environment() -> dict[str, Any]:
 
 def environment_changes(run: Run) -> list[str]:
     """What is different now from when the run began."""
-    then, now = read_json(run.path / "environment.json"), environment()
+    then, now = read_record(run.path / "environment.json"), environment()
     return [f"{key} was {then.get(key)} and is now {now[key]}" for key in now if then.get(key) != now[key]]
 
 

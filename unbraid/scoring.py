@@ -107,7 +107,7 @@ def _tally(
     """Firing, reconstruction and counts, added up over the evaluation batches."""
 
     def part(position: int) -> tuple[firing.FiringCounts, fidelity.Moments, Tensor]:
-        batch = world.batch(position, BATCH, split="evaluation")
+        batch = world.batch(position, min(BATCH, samples - position * BATCH), split="evaluation")
         codes = encode(batch)
         fired = firing.count_firing(codes.to_dense() != 0, batch.truth.to_dense()[0] != 0, matched)
         return fired, fidelity.Moments.of(batch.x, decode(codes)), codes.counts()

@@ -313,7 +313,7 @@ class InfinitelySteep(Mechanism):
 def test_a_gradient_that_is_not_finite_stops_before_anything_changed():
     mechanisms = {"steep": InfinitelySteep()}
     state, untouched = begin(mechanisms), begin(mechanisms)
-    with pytest.raises(NotFinite, match="'gradient' of member 0 is not finite at step 0"):
+    with pytest.raises(NotFinite, match="the gradient of member 0 is not finite at step 0"):
         step(state, batch(0), TRAINING, mechanisms)
     assert all(torch.equal(t, untouched.tensors()[name]) for name, t in state.tensors().items())
 

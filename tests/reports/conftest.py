@@ -181,7 +181,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
     """The usual run and its page, drawn once for all tests that only look at it."""
     folder = tmp_path_factory.mktemp("drawn")
     run = write_run(folder / "runs", Recipe())
-    return run, write_report([run], folder / "page.html")
+    return run, write_report([run], run.path / "report.html")
 
 
 @pytest.fixture

@@ -165,9 +165,9 @@ def test_what_was_run_and_where_are_told(drawn):
         assert fact in text
 
 
-@pytest.mark.parametrize("state", ["running", "stopped", "failed"])
+@pytest.mark.parametrize("state", ["killed", "stopped", "failed"])
 def test_an_unfinished_run_is_refused_and_nothing_is_written(make_run, tmp_path, state):
-    run = make_run(state=state)
+    run = make_run(state={"killed": "running"}.get(state, state))
     with pytest.raises(Refusal, match=rf"is {state}; accepted: a finished run.*unbraid resume"):
         write_report([run], tmp_path / "page.html")
     assert not (tmp_path / "page.html").exists()
@@ -178,3 +178,10 @@ def test_the_same_run_gives_the_same_bytes(undrawn, make_run, tmp_path):
     run = make_run()
     first, second = (write_report([run], tmp_path / f"{n}.html").read_bytes() for n in (1, 2))
     assert first == second
+
+
+def test_a_page_elsewhere_leaves_the_run_as_it_is(make_run, tmp_path):
+    run = make_run()
+    before = sorted(run.path.rglob("*"))
+    write_report([run], tmp_path / "elsewhere.html")
+    assert sorted(run.path.rglob("*")) == before

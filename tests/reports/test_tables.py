@@ -95,13 +95,20 @@ def test_one_setting_is_one_line_a_metric(make_run, capsys):
     [
         ("stopped", "Stopped after 1 min 12 s: saved at step 7\nGo on with: unbraid resume {path}\n"),
         ("failed", "Failed after 1 min 12 s: saved at step 7\nGo on with: unbraid resume {path}\n"),
-        ("running", "If nothing is writing it any more, go on with: unbraid resume {path}\n"),
+        ("running", "Killed after 1 min 12 s: saved at step 7\nGo on with: unbraid resume {path}\n"),
     ],
 )
 def test_an_unfinished_run_says_its_state_and_how_to_go_on(make_run, capsys, state, expected):
     run = make_run(state=state, sentence="saved at step 7")
     print_run(run)
     assert capsys.readouterr().out.endswith(expected.format(path=run.path))
+
+
+def test_a_run_that_is_being_written_is_running(make_run, capsys):
+    run = make_run(state="running", sentence="")
+    with run.locked():
+        print_run(run)
+    assert capsys.readouterr().out.endswith("Running after 1 min 12 s.\n")
 
 
 def test_json_has_the_promised_keys(make_run):

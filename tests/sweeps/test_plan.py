@@ -33,7 +33,7 @@ def test_everything_else_makes_stacks_of_its_own(path: str, values: list[object]
 
 def test_a_stack_too_large_is_split_and_nobody_is_lost(monkeypatch: pytest.MonkeyPatch):
     members = expand({"sweep": {"seed": list(range(7))}}, "here")
-    monkeypatch.setattr(planning, "STACK_BYTES", 3 * planning.training_bytes(members[0]))
+    monkeypatch.setattr(planning, "STACK_BYTES", 3 * planning.member_bytes(members[0]))
     groups = plan(members)
     assert [len(group) for group in groups] == [3, 3, 1]
     assert [member for group in groups for member in group] == members

@@ -8,6 +8,8 @@ from unbraid.files import write_json
 from unbraid.runs import Run
 from unbraid.sweeps.summary import COMPARED, label, summarise
 
+LIGHT, HEAVY = {"mechanisms.sparsity.weight": 0.1}, {"mechanisms.sparsity.weight": 0.2}
+
 
 def write_stack(run: Run, index: int, members: list[tuple[dict[str, object], int]], mmcs: list[float]) -> None:
     cards = [{"setting": setting, "seed": seed, "replicate": f"0/{seed}"} for setting, seed in members]
@@ -18,18 +20,19 @@ def write_stack(run: Run, index: int, members: list[tuple[dict[str, object], int
 
 def test_settings_gather_their_members_across_stacks_and_are_compared_by_seed(tmp_path: Path):
     run = Run(tmp_path)
-    write_stack(run, 0, [({"a.w": 0.1}, 0), ({"a.w": 0.2}, 0)], [0.5, 0.7])
-    write_stack(run, 1, [({"a.w": 0.2}, 1), ({"a.w": 0.1}, 1)], [0.9, 0.6])
+    (tmp_path / "config.toml").write_text('[sweep]\n"mechanisms.sparsity.weight" = [0.2, 0.1]\nseed = [0, 1]\n')
+    write_stack(run, 0, [(LIGHT, 0), (HEAVY, 0)], [0.5, 0.7])
+    write_stack(run, 1, [(HEAVY, 1), (LIGHT, 1)], [0.9, 0.6])
     summary = summarise(run)
-    first, second = summary["settings"]
-    assert (first["label"], second["label"]) == ("w 0.1", "w 0.2")
+    assert [setting["label"] for setting in summary["settings"]] == ["weight 0.2", "weight 0.1"]  # as they were swept
+    second, first = summary["settings"]
     assert first["metrics"]["mmcs"]["value"] == pytest.approx(0.55)
     assert second["metrics"]["mmcs"]["members"] == [0.7, 0.9]
     assert first["metrics"]["mmcs"]["chance"] == 0.2
     assert first["metrics"]["mcc"]["chance"] is None
     assert [member["stack"] for member in second["members"]] == [0, 1]
     difference = next(d for d in summary["differences"] if d["metric"] == "mmcs")
-    assert difference["value"] == pytest.approx(((0.7 - 0.5) + (0.9 - 0.6)) / 2)
+    assert difference["value"] == pytest.approx(((0.5 - 0.7) + (0.6 - 0.9)) / 2)
     assert (difference["pairs"], difference["verdict"]) == (2, "undecided")  # two pairs decide nothing
 
 

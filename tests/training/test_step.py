@@ -137,7 +137,7 @@ def test_a_cost_that_is_not_finite_stops_before_anything_changed(where, term, me
     before = {name: tensor.clone() for name, tensor in state.tensors().items()}
     with pytest.raises(NotFinite) as caught:
         step(state, x, Training(), mechanisms)
-    assert (caught.value.step, caught.value.term, caught.value.member) == (1, term, member)
+    assert (caught.value.step, caught.value.term, caught.value.member) == (1, f"loss term '{term}'", member)
     assert f"'{term}'" in str(caught.value)
     assert f"member {member}" in str(caught.value)
     after = state.tensors()

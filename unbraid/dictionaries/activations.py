@@ -29,7 +29,7 @@ class TopK(Activation):
     """The k largest of each sample fire, where they are positive."""
 
     kind: Literal["topk"] = "topk"
-    k: int = Field(ge=1)
+    k: int = Field(ge=1, le=1 << 24)
 
     def codes(self, pre: Float[Tensor, "m b f"]) -> Codes:
         values, features = pre.topk(self.k, dim=-1, sorted=False)

@@ -1,4 +1,6 @@
-"""Draw every figure of a finished run, and keep each as a PNG in the run directory."""
+"""Draw every figure of a finished run, and keep each as a PNG."""
+
+from pathlib import Path
 
 from unbraid.files import write_bytes
 from unbraid.reports.canvas import Plate
@@ -13,9 +15,12 @@ PLATES = (scores, curves, recovery, cosines, firing_rates)
 
 
 def draw(findings: Findings) -> list[Plate]:
-    """All plates of this run; their pictures are written to its `figures` folder."""
-    plates = [plate for draw_plate in PLATES if (plate := draw_plate(findings)).pictures]
+    """All plates of this run that have something to show."""
+    return [plate for draw_plate in PLATES if (plate := draw_plate(findings)).pictures]
+
+
+def keep(plates: list[Plate], folder: Path) -> None:
+    """Write every picture to this folder."""
     for plate in plates:
         for picture in plate.pictures:
-            write_bytes(findings.run.path / "figures" / f"{picture.name}.png", picture.png)
-    return plates
+            write_bytes(folder / f"{picture.name}.png", picture.png)

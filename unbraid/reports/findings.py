@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from unbraid.config import Tree
+from unbraid.config import REPLICATES, Tree, flatten
 from unbraid.errors import Refusal
 from unbraid.files import Arrays, read_arrays, read_json
 from unbraid.runs import Run, read_log
 
 MOST_LINES, MOST_PANELS = 8, 4
 NEVER = 1e-8
-REPLICATES = ("seed", "world.seed")
 
 
 @dataclass(frozen=True)
@@ -134,7 +133,7 @@ def read_findings(run: Run) -> Findings:
     """Everything a report needs, or a refusal if the run is not finished."""
     state = run.status()["state"]
     if state != "finished":
-        raise Refusal(f"{run.path} is {state}; accepted: a finished run, so finish it with `unbraid resume {run.path}`")
+        raise Refusal(f"{run.path} is {state}; accepted: a finished run, so finish it with `{run.how_to_go_on}`")
     scores = run.scores()
     return Findings(
         run,
@@ -158,14 +157,7 @@ def read_setting(index: int, card: Tree) -> Setting:
 
 def flat_sweep(config: Tree) -> dict[str, list[Any]]:
     """The swept values by their dotted path."""
-
-    def walk(tree: Tree, prefix: str) -> dict[str, list[Any]]:
-        flat: dict[str, list[Any]] = {}
-        for key, value in tree.items():
-            flat |= walk(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-        return flat
-
-    return walk(config.get("sweep", {}), "")
+    return flatten(config.get("sweep", {}))
 
 
 def sweep_size(config: Tree) -> tuple[int, int]:

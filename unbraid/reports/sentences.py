@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from unbraid.config import Tree
-from unbraid.reports.findings import REPLICATES, Findings, Setting, flat_sweep, sweep_size
+from unbraid.config import REPLICATES, Tree
+from unbraid.reports.findings import Findings, Setting, flat_sweep, sweep_size
 from unbraid.reports.words import count, estimate, interval, number
 
 

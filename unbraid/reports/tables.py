@@ -73,10 +73,8 @@ def _print_unfinished(console: Console, run: Run, status: Tree) -> None:
     worked = f" after {seconds(status['seconds'])}" if status["seconds"] else ""
     sentence = f": {status['sentence']}" if status["sentence"] else "."
     console.print(Text(f"{status['state'].capitalize()}{worked}{sentence}"), soft_wrap=True)
-    command = f"unbraid resume {run.path}"
-    if command not in sentence:
-        unless = "If nothing is writing it any more, go on with" if status["state"] == "running" else "Go on with"
-        console.print(Text(f"{unless}: {command}"), soft_wrap=True)
+    if status["state"] != "running" and run.how_to_go_on not in sentence:
+        console.print(Text(f"Go on with: {run.how_to_go_on}"), soft_wrap=True)
 
 
 def _score_table(settings: Sequence[Setting]) -> Table:

@@ -18,8 +18,8 @@ def find_config(text: str) -> Path:
     """A file by its path, or a configuration that ships by its name."""
     named = {path.stem: path for path in shipped()}
     path = Path(text)
-    if path.exists():
+    if path.exists() and (path.is_file() or text not in named):
         return path
-    if path.stem in named:
+    if path.stem in named and text in (path.stem, f"configs/{path.stem}.toml"):
         return named[path.stem]
     raise Refusal(f"{text}: there is no such file, nor a configuration of that name; {nearest(path.stem, named)}")

@@ -1,7 +1,8 @@
 """Carry out a run on this machine: train every stack, score it, keep everything needed to go on after any stop."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -16,16 +17,18 @@ from unbraid.metrics import recovery
 from unbraid.progress import Watcher
 from unbraid.runs import Log, Run
 from unbraid.scoring import Scores, matched_order, score
+from unbraid.signals import StopSignals
 from unbraid.sweeps.grid import Member, expand
 from unbraid.sweeps.plan import plan, refuse_too_large
 from unbraid.sweeps.summary import summarise
 from unbraid.training.fit import inputs_of, train
 from unbraid.training.schedule import rate_factor
-from unbraid.training.step import Outcome, State
+from unbraid.training.step import Outcome, State, refuse_infinite
 
 
-def execute(run: Run, watcher: Watcher, asked_to_stop: Callable[[], int | None] = lambda: None) -> None:
+def execute(run: Run, watcher: Watcher, signals: StopSignals | None = None) -> None:
     """Do whatever of this run is not done yet, from its newest whole checkpoint."""
+    signals = signals or StopSignals(run.how_to_go_on)
     before, began = run.status()["seconds"], time.monotonic()
 
     def note(state: str, sentence: str = "") -> None:
@@ -38,13 +41,16 @@ def execute(run: Run, watcher: Watcher, asked_to_stop: Callable[[], int | None] 
         stacks = plan(members)
         watcher.plan([work(group) for group in stacks])
         for index, group in enumerate(stacks):
-            _StackWork(run, index, group, watcher, asked_to_stop).finish()
+            _StackWork(run, index, group, watcher, signals).finish()
         write_json(run.path / "scores.json", summarise(run))
     except Stopped as stop:
         note("stopped", str(stop))
         raise
     except Refusal as problem:
         note("failed", str(problem))
+        raise
+    except Exception as problem:
+        note("failed", f"an error of ours: {problem!r:.200}")
         raise
     note("finished")
 
@@ -63,10 +69,8 @@ SHOWN_ROWS = 1024
 class _StackWork:
     """Training and scoring of one stack, with what is on disk taken as already done."""
 
-    def __init__(
-        self, run: Run, index: int, group: list[Member], watcher: Watcher, asked_to_stop: Callable[[], int | None]
-    ) -> None:
-        self.run, self.index, self.group, self.watcher, self.asked_to_stop = run, index, group, watcher, asked_to_stop
+    def __init__(self, run: Run, index: int, group: list[Member], watcher: Watcher, signals: StopSignals) -> None:
+        self.index, self.group, self.watcher, self.signals = index, group, watcher, signals
         self.folder = run.stack(index)
         self.world = group[0].experiment.world
         self.saving = group[0].experiment.saving
@@ -82,17 +86,30 @@ class _StackWork:
             self.watcher.advance(self.index, self.training.steps)
             return
         write_json(self.folder / "members.json", [_card(member) for member in self.group])
-        checkpoint, damaged = load_latest(self.folder / "checkpoints")
-        for sentence in damaged:
-            self.watcher.say(sentence)
+        checkpoint = self._newest_checkpoint()
         if checkpoint is not None:
             _restore(self.state, checkpoint)
         self.watcher.advance(self.index, self.state.step)
-        with Log(self.folder / "log.jsonl", keep=checkpoint.facts["log_bytes"] if checkpoint else 0) as log:
+        with (
+            Log(self.folder / "log.jsonl", keep=checkpoint.facts["log_bytes"] if checkpoint else 0) as log,
+            self.signals.patience(),
+        ):
             self._train(log)
         write_arrays(self.folder / "weights.safetensors", _arrays(self.state.stack.parameters()))
-        self.watcher.say(f"scoring stack {self.index + 1}")
+        self.watcher.stage(f"scoring stack {self.index + 1}")
         self._score()
+
+    def _newest_checkpoint(self) -> Checkpoint | None:
+        """The newest one that is whole and whose log is there; says what is passed over."""
+        checkpoint, passed_over = load_latest(self.folder / "checkpoints")
+        log = self.folder / "log.jsonl"
+        if checkpoint and (not log.is_file() or log.stat().st_size < checkpoint.facts["log_bytes"]):
+            checkpoint, passed_over = None, [*passed_over, f"{log} is shorter than the checkpoints say"]
+        for sentence in passed_over:
+            self.watcher.say(sentence)
+        if passed_over:
+            self.watcher.say(f"stack {self.index + 1} goes on from step {checkpoint.step if checkpoint else 0}")
+        return checkpoint
 
     def _train(self, log: Log) -> None:
         try:
@@ -100,10 +117,10 @@ class _StackWork:
                 last = self.state.step == self.training.steps
                 if self.state.step % self.saving.log_every == 0 or last:
                     self._write_line(log, outcome)
-                if signal := self.asked_to_stop():
+                if self.signals.received is not None:
                     self._save(log)
-                    where = f"step {self.state.step} of stack {self.index + 1}"
-                    raise Stopped(signal, f"stopped and saved at {where}; go on with: unbraid resume {self.run.path}")
+                    where = f"and saved at step {self.state.step} of stack {self.index + 1}"
+                    raise self.signals.stop(self.signals.received, where)
                 if self.state.step % self.saving.checkpoint_every == 0 or last:
                     self._save(log)
                 self.watcher.advance(self.index, self.state.step)
@@ -113,7 +130,7 @@ class _StackWork:
     def _write_line(self, log: Log, outcome: Outcome) -> None:
         line = {
             "step": self.state.step,
-            "rate": rate_factor(self.state.step - 1, self.training),
+            "rate_factor": rate_factor(self.state.step - 1, self.training),
             "terms": {name: cost.tolist() for name, cost in outcome.terms.items()},
             "l0": outcome.codes.l0().double().mean(-1).tolist(),
             "mmcs": recovery.mmcs(recovery.cosines(self.world.directions, self.state.stack.directions)).tolist(),
@@ -122,6 +139,8 @@ class _StackWork:
         self.watcher.show(self.index, line)
 
     def _save(self, log: Log) -> None:
+        weights = {f"weights '{name}'": p.flatten(1).abs().amax(1) for name, p in self.state.stack.parameters().items()}
+        refuse_infinite(weights, self.state.step)
         facts = {"log_bytes": log.size()}
         save_checkpoint(self.folder / "checkpoints", Checkpoint(self.state.step, _arrays(self.state.tensors()), facts))
 
@@ -129,7 +148,7 @@ class _StackWork:
         kept = sorted((self.folder / "checkpoints").glob("step-*.json"))
         good = f"the last good checkpoint is {kept[-1].with_suffix('')}" if kept else "no checkpoint was saved yet"
         who = {**self.group[problem.member].setting, "seed": self.group[problem.member].experiment.seed}
-        return problem.with_advice(f" ({who}); {good}; a smaller training.learning_rate or training.clip may help")
+        return problem.with_advice(f" ({who}); {good}; look at training.learning_rate and the scale of the inputs")
 
     def _score(self) -> None:
         scores = score(self.state.stack, self.world, self.group[0].experiment.scoring.samples)
@@ -151,8 +170,9 @@ class _StackWork:
         return tables
 
 
-def load_stack(run: Run, index: int) -> Stack:
-    """The trained stack of a run, as a dictionary to use."""
+def load_stack(path: str | Path, index: int = 0) -> Stack:
+    """The trained stack of a run directory, as a dictionary to use."""
+    run = Run.open(Path(path))
     group = plan(expand(run.config(), str(run.path)))[index]
     arrays = {
         name: torch.from_numpy(array) for name, array in read_arrays(run.stack(index) / "weights.safetensors").items()

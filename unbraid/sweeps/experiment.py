@@ -15,21 +15,21 @@ from unbraid.worlds import AnyWorld, Superposition
 class Scoring(Record):
     """On how many fresh samples a dictionary is scored."""
 
-    samples: int = Field(default=20_480, ge=1)
+    samples: int = Field(default=20_480, ge=1, le=10**12)
 
 
 class Saving(Record):
     """How often, in steps, a line is logged and a checkpoint saved; neither changes the result."""
 
-    log_every: int = Field(default=50, ge=1)
-    checkpoint_every: int = Field(default=250, ge=1)
+    log_every: int = Field(default=50, ge=1, le=10**12)
+    checkpoint_every: int = Field(default=250, ge=1, le=10**12)
 
 
 class Experiment(Record):
     """`seed` starts the dictionary; `world.seed` plants the truth and draws the data."""
 
     title: str = ""
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=1 << 63)
     world: AnyWorld = Superposition()
     dictionary: Dictionary = Dictionary()
     training: Training = Training()

@@ -5,12 +5,9 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from unbraid.config import Tree, at_path, check, merge, nearest
+from unbraid.config import REPLICATES, Tree, at_path, check, flatten, merge, nearest
 from unbraid.errors import Refusal
 from unbraid.sweeps.experiment import Experiment
-
-REPLICATES = ("seed", "world.seed")
-"""Members that differ only here are replicates of one setting: they give it its error bar."""
 
 SWEPT = ("seed", "world", "dictionary", "training", "mechanisms")
 
@@ -29,10 +26,18 @@ class Member:
 
 
 def resolve(data: Tree, source: str) -> Tree:
-    """The configuration with every default written out; refuses whatever a member of it would refuse."""
-    expand(data, source)
-    base = check(Experiment, {key: value for key, value in data.items() if key != "sweep"}, source)
-    return {**base.tree(), **({"sweep": data["sweep"]} if data.get("sweep") else {})}
+    """The configuration with every default written out, and at swept paths the first value; refuses a bad member."""
+    first = expand(data, source)[0].experiment.tree()
+    return {**first, "sweep": data["sweep"]} if data.get("sweep") else first
+
+
+def refuse_swept(overrides: Tree, data: Tree, source: str) -> None:
+    """An override of a path that the sweep sets would do nothing: say so."""
+    swept = flatten(data.get("sweep", {})) if isinstance(data.get("sweep", {}), dict) else {}
+    for path, value in flatten({key: tree for key, tree in overrides.items() if key != "sweep"}).items():
+        if any(path == other or path.startswith(f"{other}.") for other in swept):
+            asked = f"sweep.'{path}'=[{value}]"
+            raise Refusal(f"{source}: '{path}' is swept, so setting it changes nothing; accepted: {asked}")
 
 
 def expand(data: Tree, source: str) -> list[Member]:
@@ -54,7 +59,7 @@ def expand(data: Tree, source: str) -> list[Member]:
 def _checked_sweep(sweep: object, source: str) -> dict[str, list[Any]]:
     if not isinstance(sweep, dict):
         raise Refusal(f"{source}: sweep is {sweep!r:.60}; accepted: a table of dotted paths to lists")
-    flat = _flatten(sweep)
+    flat = flatten(sweep)
     for path, values in flat.items():
         if path.split(".")[0] not in SWEPT:
             raise Refusal(f'{source}: sweep."{path}" cannot be swept; {nearest(path.split(".")[0], SWEPT)}')
@@ -62,13 +67,4 @@ def _checked_sweep(sweep: object, source: str) -> dict[str, list[Any]]:
             raise Refusal(f'{source}: sweep."{path}" is {values!r:.60}; accepted: a list of at least one value')
         if len({json.dumps(value, default=str) for value in values}) < len(values):
             raise Refusal(f'{source}: sweep."{path}" names a value twice: {values!r:.60}; accepted: each value once')
-    return flat
-
-
-def _flatten(tree: Tree, prefix: str = "") -> dict[str, Any]:
-    """`{"world": {"seed": [0]}}` as `{"world.seed": [0]}`: quoted and nested paths mean the same."""
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        path = f"{prefix}{key}"
-        flat |= _flatten(value, f"{path}.") if isinstance(value, dict) else {path: value}
     return flat

@@ -19,22 +19,23 @@ def plan(members: Sequence[Member]) -> list[list[Member]]:
         groups.setdefault(json.dumps(_shared(member), sort_keys=True), []).append(member)
     stacks: list[list[Member]] = []
     for group in groups.values():
-        most = max(1, STACK_BYTES // training_bytes(group[0]))
+        most = max(1, STACK_BYTES // member_bytes(group[0]))
         stacks += [group[start : start + most] for start in range(0, len(group), most)]
     return stacks
 
 
-def training_bytes(member: Member) -> int:
-    """About what one member takes in training: weights, gradients, two moments; and its dense codes a few times."""
+def member_bytes(member: Member) -> int:
+    """About what one member takes: weights, gradients, two moments; dense codes a few times; cosines with the truth."""
     features, dimensions = member.experiment.dictionary.features, member.experiment.world.dimensions
-    batch = member.experiment.training.batch
-    return 4 * (8 * features * dimensions + 4 * batch * features + 3 * batch * dimensions)
+    batch, planted = member.experiment.training.batch, len(member.experiment.world.probabilities)
+    training = 8 * features * dimensions + 4 * batch * features + 3 * batch * dimensions
+    return 4 * (training + 3 * planted * features + planted * dimensions)
 
 
 def refuse_too_large(members: Sequence[Member]) -> None:
     """Say before starting that a member cannot fit in this machine's memory."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    needed = max(training_bytes(member) for member in members)
+    needed = max(member_bytes(member) for member in members)
     if needed > memory:
         raise Refusal(
             f"training one dictionary of this size takes about {needed / 2**30:.1f} GiB and this machine has "

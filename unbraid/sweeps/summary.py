@@ -8,6 +8,7 @@ from unbraid.config import Tree
 from unbraid.files import read_json
 from unbraid.runs import Run
 from unbraid.statistics import estimate, paired_difference
+from unbraid.sweeps.grid import expand
 
 COMPARED = ("mmcs", "mcc", "recovered", "f1", "l0", "explained_variance", "dead")
 
@@ -24,7 +25,9 @@ class _Setting:
 
 def summarise(run: Run) -> Tree:
     """What `scores.json` holds: settings in the order they were swept, and each one's difference from the first."""
-    settings = list(_collect(run).values())
+    found = _collect(run)
+    swept = dict.fromkeys(json.dumps(member.setting) for member in expand(run.config(), str(run.path)))
+    settings = [found[key] for key in swept if key in found]
     return {
         "settings": [_describe(setting) for setting in settings],
         "differences": [_compare(i, metric, settings) for i in range(1, len(settings)) for metric in COMPARED],

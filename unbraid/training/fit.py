@@ -34,7 +34,7 @@ def fit(
     seeds: Sequence[int] = (0, 1, 2, 3, 4),
 ) -> Stack:
     """A stack with one trained member per seed."""
-    if not seeds:
+    if len(seeds) == 0:
         raise Refusal("fit was given no seeds; accepted: at least one, for example seeds=range(5)")
     named = {_name(mechanism): across([mechanism] * len(seeds)) for mechanism in mechanisms}
     if len(named) < len(mechanisms):

@@ -6,15 +6,17 @@ from pydantic import Field, model_validator
 
 from unbraid.config import Knob, Record
 
+MOST_STEPS = 10**12
+
 
 class Training(Record):
     """How long, on how much, and how fast."""
 
-    steps: int = Field(default=2000, ge=1)
+    steps: int = Field(default=2000, ge=1, le=MOST_STEPS)
     batch: int = Field(default=1024, ge=1, le=1 << 24)
     learning_rate: Knob = Field(default=1e-3, gt=0)
-    warmup_steps: int = Field(default=0, ge=0)
-    decay_steps: int = Field(default=0, ge=0)
+    warmup_steps: int = Field(default=0, ge=0, le=MOST_STEPS)
+    decay_steps: int = Field(default=0, ge=0, le=MOST_STEPS)
     clip: float | None = Field(default=None, gt=0)
     fidelity: Literal["sum_square", "mean_square"] = "sum_square"
 

@@ -63,7 +63,7 @@ def step(state: State, x: Float[Tensor, "b d"], training: Training, mechanisms: 
         cost = mechanism.penalty(forward, leaves, signals)
         if cost is not None:
             terms[name] = cost
-    refuse_infinite(terms, state.step)
+    refuse_infinite({f"loss term '{name}'": cost for name, cost in terms.items()}, state.step)
 
     named = leaves.parameters()
     total = torch.stack(list(terms.values())).sum()  # over members too: members never share a parameter

@@ -30,7 +30,7 @@ class Superposition(World):
     active: float = Field(default=5.0, gt=0)
     strength: Literal["uniform", "product"] = "uniform"
     noise: float = Field(default=0.0, ge=0)
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=1 << 63)
 
     @model_validator(mode="after")
     def leave_room_to_fire(self) -> Self:

@@ -1,0 +1,38 @@
+"""What a person sees while a run works, at the width of an ordinary terminal."""
+
+import io
+import time
+
+from rich.console import Console
+
+from unbraid.progress import Bar, Lines
+
+LINE = {"step": 50, "terms": {"fidelity": [0.12, 0.14], "sparsity": [0.2, 0.2]}, "l0": [5.0, 6.0], "mmcs": [0.9, 0.92]}
+
+
+def test_the_bar_shows_time_left_and_the_numbers_at_80_columns():
+    out = io.StringIO()
+    with Bar(Console(width=80, force_terminal=True, file=out, color_system=None)) as bar:
+        bar.plan([(100, 1.0)])
+        for step in (10, 30, 50):
+            time.sleep(0.01)
+            bar.advance(0, step)
+        bar.show(0, LINE)
+        bar.say("a checkpoint is damaged")
+    shown = out.getvalue()
+    assert "50%" in shown
+    assert "left" in shown
+    assert "MMCS 0.91  L0 5.5  fidelity 0.13" in shown
+    assert "a checkpoint is damaged" in shown
+
+
+def test_plain_lines_tell_the_time_left():
+    out = io.StringIO()
+    lines = Lines(Console(width=200, file=out))
+    lines.plan([(100, 1.0)])
+    lines.advance(0, 0)
+    time.sleep(0.01)
+    lines.advance(0, 50)
+    lines.show(0, LINE)
+    assert out.getvalue().startswith("stack 1/1  step 50/100  MMCS 0.91  L0 5.5")
+    assert out.getvalue().endswith("left\n")
