@@ -3,6 +3,7 @@
 import os
 
 import beartype.typing  # noqa: F401 (the checker below names it)
+import numba
 import numpy as np
 import pytest
 import torch
@@ -17,7 +18,8 @@ install_import_hook(
 
 # The tests' sizes are tiny, and CI may share its cores: more threads would only wait for each other.
 torch.set_num_threads(1)
-os.environ["OMP_NUM_THREADS"] = "1"  # for the processes that tests start
+numba.set_num_threads(1)
+os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}  # for the processes that tests start
 
 settings.register_profile("unbraid", deadline=None, max_examples=50, derandomize=True, database=None)
 settings.load_profile("unbraid")

@@ -29,7 +29,7 @@ class Codes:
         if self.features is None:
             return self.values
         empty = self.values.new_zeros(*self.values.shape[:2], self.width)
-        return empty.scatter_add(-1, self.features, self.values)
+        return empty.scatter_add(-1, self.features.long(), self.values)
 
     def decode(self, rows: Float[Tensor, "m f d"]) -> Float[Tensor, "m b d"]:
         """Each sample as the sum of the rows that fired, each times its value."""
@@ -38,7 +38,7 @@ class Codes:
         members, samples, slots = self.values.shape
         first_row = torch.arange(members)[:, None, None] * self.width
         flat = embedding_bag(
-            (self.features + first_row).reshape(members * samples, slots),
+            (self.features.long() + first_row).reshape(members * samples, slots),
             rows.reshape(members * self.width, -1),
             per_sample_weights=self.values.reshape(members * samples, slots),
             mode="sum",
@@ -51,7 +51,7 @@ class Codes:
         if self.features is None:
             return fired.sum(1)
         members = fired.shape[0]
-        return fired.new_zeros(members, self.width).scatter_add_(-1, self.features.flatten(1), fired.flatten(1))
+        return fired.new_zeros(members, self.width).scatter_add_(-1, self.features.long().flatten(1), fired.flatten(1))
 
     def l0(self) -> Int[Tensor, "m b"]:
         """How many features fired in each sample."""

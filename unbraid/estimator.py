@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from unbraid.codes import Codes
 from unbraid.config import check
 from unbraid.dictionaries import Dictionary
+from unbraid.dictionaries.lists import Inputs
 from unbraid.mechanisms import Sparsity
 from unbraid.members import across
 from unbraid.randomness import stream
@@ -63,8 +64,9 @@ class SparseAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         if state.stack.pre_bias is not None:
             state.stack.pre_bias.copy_(rows.mean(0))
 
-        def inputs(position: int) -> torch.Tensor:
-            return rows[torch.from_numpy(stream(seed, "rows of X", position).integers(0, len(rows), self.batch))]
+        def inputs(position: int) -> Inputs:
+            chosen = stream(seed, "rows of X", position).integers(0, len(rows), self.batch)
+            return Inputs(rows[torch.from_numpy(chosen)])
 
         for _ in train(state, inputs, training, mechanisms):
             pass

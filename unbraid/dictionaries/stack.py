@@ -86,11 +86,14 @@ class Stack:
         """What each feature writes: unit rows."""
         return self.decoder
 
+    def shifted_bias(self) -> Float[Tensor, "m f"]:
+        """The bias that is left when the pre-bias is taken from the product instead of from x."""
+        if self.pre_bias is None:
+            return self.encoder_bias
+        return self.encoder_bias - (self.encoder @ self.pre_bias[..., None])[..., 0]
+
     def pre_activations(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "m b f"]:
-        bias = self.encoder_bias
-        if self.pre_bias is not None:
-            bias = bias - (self.encoder @ self.pre_bias[..., None])[..., 0]
-        return torch.baddbmm(bias[:, None, :], x.expand(self.members, *x.shape), self.encoder.mT)
+        return torch.baddbmm(self.shifted_bias()[:, None, :], x.expand(self.members, *x.shape), self.encoder.mT)
 
     def encode(self, x: Float[Tensor, "b d"]) -> Codes:
         return self.activation.codes(self.pre_activations(x))

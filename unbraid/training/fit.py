@@ -2,28 +2,38 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from unbraid.axes import Float, Tensor
+from unbraid.dictionaries.lists import Inputs
 from unbraid.dictionaries.stack import Dictionary, Stack
 from unbraid.errors import Refusal
 from unbraid.mechanisms import MECHANISMS
 from unbraid.mechanisms.mechanism import Mechanism, Mechanisms
 from unbraid.members import across
 from unbraid.training.schedule import Training
+from unbraid.training.sparse_step import sparse_step
 from unbraid.training.step import Outcome, State, step
 from unbraid.worlds import World
 
-Inputs = Callable[[int], Float[Tensor, "b d"]]
-"""The batch of inputs for a step, the same each time it is asked for."""
+Source = Callable[[int], Inputs]
+"""The inputs of a step, the same each time they are asked for."""
 
 
-def inputs_of(world: World, training: Training) -> Inputs:
-    return lambda position: world.batch(position, training.batch).x
+def inputs_of(world: World, training: Training) -> Source:
+    def inputs(position: int) -> Inputs:
+        batch = world.batch(position, training.batch)
+        return Inputs(batch.x, batch.truth, world.directions) if batch.exact else Inputs(batch.x)
+
+    return inputs
 
 
-def train(state: State, inputs: Inputs, training: Training, mechanisms: Mechanisms) -> Iterator[Outcome]:
+def train(state: State, source: Source, training: Training, mechanisms: Mechanisms) -> Iterator[Outcome]:
     """Go on from where the state is; whoever iterates decides what to log and when to save."""
     while state.step < training.steps:
-        yield step(state, inputs(state.step), training, mechanisms)
+        yield advance(state, source(state.step), training, mechanisms)
+
+
+def advance(state: State, inputs: Inputs, training: Training, mechanisms: Mechanisms) -> Outcome:
+    """One step: at the cost of what fired where codes are sparse, by dense products where they are not."""
+    return sparse_step(state, inputs, training, mechanisms) or step(state, inputs.x, training, mechanisms)
 
 
 def fit(

@@ -69,22 +69,32 @@ def step(state: State, x: Float[Tensor, "b d"], training: Training, mechanisms: 
     total = torch.stack(list(terms.values())).sum()  # over members too: members never share a parameter
     gradients = dict(zip(named, torch.autograd.grad(total, list(named.values())), strict=True))
 
-    forward = forward.detached()
+    rate = torch.as_tensor(training.learning_rate).expand(state.stack.members) * rate_factor(state.step, training)
+    apply_gradients(state, gradients, gradient_lengths(gradients), rate, training)
+    return conclude(state, forward.detached(), terms, mechanisms, signals)
 
-    with torch.no_grad():
-        lengths = gradient_lengths(gradients)
-        refuse_infinite({"gradient": lengths}, state.step)
-        if training.clip is not None:
-            clip_per_member(gradients, lengths, training.clip)
-        rate = torch.as_tensor(training.learning_rate).expand(state.stack.members) * rate_factor(state.step, training)
-        state.adam.update(state.stack.parameters(), gradients, rate)
-        state.stack.normalise()
-        for name, mechanism in mechanisms.items():
-            state.memories[name] = mechanism.observe(forward, state.memories[name], signals)
-        resets = [m.edit(forward, state.memories[name], signals) for name, m in mechanisms.items()]
-        for reset in resets:
-            if reset is not None:
-                apply_reset(state, reset, mechanisms)
+
+@torch.no_grad()
+def apply_gradients(
+    state: State, gradients: dict[str, Tensor], lengths: Tensor, rate: Float[Tensor, "m"], training: Training
+) -> None:
+    """Clip, take Adam's step, and bring directions back to length one."""
+    refuse_infinite({"gradient": lengths}, state.step)
+    if training.clip is not None:
+        clip_per_member(gradients, lengths, training.clip)
+    state.adam.update(state.stack.parameters(), gradients, rate)
+    state.stack.normalise()
+
+
+@torch.no_grad()
+def conclude(state: State, forward: Forward, terms: Terms, mechanisms: Mechanisms, signals: Signals) -> Outcome:
+    """Let mechanisms observe and edit, and count the step."""
+    for name, mechanism in mechanisms.items():
+        state.memories[name] = mechanism.observe(forward, state.memories[name], signals)
+    resets = [m.edit(forward, state.memories[name], signals) for name, m in mechanisms.items()]
+    for reset in resets:
+        if reset is not None:
+            apply_reset(state, reset, mechanisms)
     state.step += 1
     return Outcome({name: cost.detach() for name, cost in terms.items()}, forward.codes)
 

@@ -14,6 +14,8 @@ class Batch:
 
     x: Float[Tensor, "b d"]
     truth: Codes
+    exact: bool = False
+    """Whether x is just the sum of the true directions that fired, with nothing added."""
 
 
 class World(Record, ABC):

@@ -1,0 +1,198 @@
+"""The fast path on a CPU: work in proportion to what fired, fused where memory is the limit.
+
+Each function is the loop that its first line says; `training/step.py` holds the same mathematics as dense products, and
+the tests hold the two against each other. All are parallel over samples or over features, and every sum is taken in a
+fixed order by one thread, so the result does not depend on the number of threads.
+
+Lists are slots: `features[m, b, k]`, `values[m, b, k]`, of which the first `counts[m, b]` are in use. Events are the
+same in the order of features: feature f of member m has the events `starts[m, f]` to `starts[m, f + 1]`.
+"""
+
+from collections.abc import Callable
+from inspect import unwrap
+from typing import Any
+
+import numpy as np
+from numba import njit, prange
+
+CHUNK = 16
+"""Pre-activations are looked at this many at a time: a chunk in which nothing fires costs one maximum."""
+
+LOOSE = {"nsz", "arcp", "contract", "afn", "reassoc"}
+"""Sums may be reordered for the vector unit; infinities and NaN still mean what they mean."""
+
+
+def compiled(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Compile by numba; the bare function, also where the tests have wrapped it to check types."""
+    return lambda function: njit(cache=True, fastmath=LOOSE, **options)(unwrap(function))
+
+
+@compiled(parallel=True)
+def append_positive(pre, bias, first, features, values, counts):
+    """Append what is positive in `pre + bias`, for the features from `first` on; counts go on past the last slot."""
+    samples, width = pre.shape
+    capacity = features.shape[1]
+    for b in prange(samples):
+        used = counts[b]
+        for start in range(0, width, CHUNK):
+            stop = min(start + CHUNK, width)
+            largest = np.float32(0.0)
+            for j in range(start, stop):
+                largest = max(largest, pre[b, j] + bias[j])
+            if largest > 0:
+                for j in range(start, stop):
+                    value = pre[b, j] + bias[j]
+                    if value > 0:
+                        if used < capacity:
+                            features[b, used] = first + j
+                            values[b, used] = value
+                        used += 1
+        counts[b] = used
+
+
+@compiled(parallel=True)
+def append_positive_planted(planted, strengths, products, bias, first, features, values, counts):
+    """The same where x is a short sum of planted directions: pre-activations are that sum of the rows of `products`."""
+    samples, most = planted.shape
+    width, capacity = products.shape[1], features.shape[1]
+    for b in prange(samples):
+        pre = bias.copy()
+        for k in range(most):
+            strength = strengths[b, k]
+            if strength != 0:
+                row = products[planted[b, k]]
+                for j in range(width):
+                    pre[j] += strength * row[j]
+        used = counts[b]
+        for start in range(0, width, CHUNK):
+            stop = min(start + CHUNK, width)
+            largest = np.float32(0.0)
+            for j in range(start, stop):
+                largest = max(largest, pre[j])
+            if largest > 0:
+                for j in range(start, stop):
+                    if pre[j] > 0:
+                        if used < capacity:
+                            features[b, used] = first + j
+                            values[b, used] = pre[j]
+                        used += 1
+        counts[b] = used
+
+
+@compiled(parallel=True)
+def append_largest(pre, bias, features, values, counts):
+    """Keep the largest of `pre + bias` that are positive, as many as there are slots: a heap with the least on top."""
+    samples, width = pre.shape
+    capacity = features.shape[1]
+    for b in prange(samples):
+        kept, place = values[b], features[b]
+        used = 0
+        for start in range(0, width, CHUNK):
+            stop = min(start + CHUNK, width)
+            largest = np.float32(0.0)
+            for j in range(start, stop):
+                largest = max(largest, pre[b, j] + bias[j])
+            if largest <= 0 or (used == capacity and largest <= kept[0]):
+                continue
+            for j in range(start, stop):
+                value = pre[b, j] + bias[j]
+                if value > 0 and used < capacity:
+                    used += 1
+                    _rise(kept, place, used - 1, value, j)
+                elif value > 0 and value > kept[0]:
+                    _sink(kept, place, capacity, value, j)
+        counts[b] = used
+
+
+@compiled(inline="always")
+def _rise(kept, place, hole, value, feature):
+    """Put a value into the heap's new last place and let it rise."""
+    while hole > 0 and kept[(hole - 1) // 2] > value:
+        above = (hole - 1) // 2
+        kept[hole], place[hole] = kept[above], place[above]
+        hole = above
+    kept[hole], place[hole] = value, feature
+
+
+@compiled(inline="always")
+def _sink(kept, place, size, value, feature):
+    """Put a value in the place of the heap's least and let it sink."""
+    hole = 0
+    while True:
+        below = 2 * hole + 1
+        if below + 1 < size and kept[below + 1] < kept[below]:
+            below += 1
+        if below >= size or kept[below] >= value:
+            break
+        kept[hole], place[hole] = kept[below], place[below]
+        hole = below
+    kept[hole], place[hole] = value, feature
+
+
+@compiled(parallel=True)
+def clear_unused(values, features, counts):
+    """Give every slot that is not in use the value 0."""
+    members, samples, slots = values.shape
+    for i in prange(members * samples):
+        m, b = i // samples, i % samples
+        for k in range(counts[m, b], slots):
+            values[m, b, k] = 0
+            features[m, b, k] = 0
+
+
+@compiled(parallel=True)
+def reconstruct(features, values, counts, decoder, offset, x, reconstruction, squares):
+    """Each sample as the sum of the rows that fired, and its squared error."""
+    members, samples, dimensions = reconstruction.shape
+    for i in prange(members * samples):
+        m, b = i // samples, i % samples
+        row = reconstruction[m, b]
+        for j in range(dimensions):
+            row[j] = offset[m, j]
+        for k in range(counts[m, b]):
+            value, direction = values[m, b, k], decoder[m, features[m, b, k]]
+            for j in range(dimensions):
+                row[j] += value * direction[j]
+        square = np.float32(0.0)
+        for j in range(dimensions):
+            error = row[j] - x[b, j]
+            square += error * error
+        squares[m, b] = square
+
+
+@compiled(parallel=True)
+def code_gradients(features, counts, decoder, x, reconstruction, scale, gradients):
+    """Add to each code's gradient that of the squared error: scale · (error · direction)."""
+    members, samples, dimensions = reconstruction.shape
+    for i in prange(members * samples):
+        m, b = i // samples, i % samples
+        row = reconstruction[m, b]
+        for k in range(counts[m, b]):
+            direction = decoder[m, features[m, b, k]]
+            product = np.float32(0.0)
+            for j in range(dimensions):
+                product += (row[j] - x[b, j]) * direction[j]
+            gradients[m, b, k] += scale * product
+
+
+@compiled(parallel=True)
+def sort_by_feature(features, values, gradients, counts, starts, samples, event_values, event_gradients):
+    """Lists in the order of samples become events in the order of features (a counting sort per member)."""
+    members, size = counts.shape
+    width = starts.shape[1] - 1
+    for m in prange(members):
+        place = np.zeros(width + 1, np.int64)
+        for b in range(size):
+            for k in range(counts[m, b]):
+                place[features[m, b, k] + 1] += 1
+        for f in range(width):
+            place[f + 1] += place[f]
+        starts[m] = place
+        for b in range(size):
+            for k in range(counts[m, b]):
+                f = features[m, b, k]
+                event = place[f]
+                place[f] += 1
+                samples[m, event] = b
+                event_values[m, event] = values[m, b, k]
+                event_gradients[m, event] = gradients[m, b, k]

@@ -1,0 +1,93 @@
+"""The fast path of the weights: each feature's gradient is the sum over its events, and its Adam step is taken at once.
+
+The mathematics are those of `adam.py`; events and the rules of these loops are explained in `dictionaries/kernels.py`.
+"""
+
+import numpy as np
+from numba import prange
+
+from unbraid.dictionaries.kernels import compiled
+from unbraid.training.adam import BETA1, BETA2, EPSILON
+
+
+@compiled(parallel=True)
+def weight_gradients(starts, samples, values, gradients, x, reconstruction, scale, encoder, encoder_bias, decoder):
+    """Write the gradients of all weights, each row the sum over the events of its feature."""
+    members, width = encoder_bias.shape
+    for i in prange(members * width):
+        m, f = i // width, i % width
+        encoder_bias[m, f] = _sum_events(
+            m,
+            starts[m, f],
+            starts[m, f + 1],
+            samples,
+            values,
+            gradients,
+            x,
+            reconstruction,
+            scale,
+            encoder[m, f],
+            decoder[m, f],
+        )
+
+
+@compiled(inline="always")
+def _sum_events(m, start, stop, samples, values, gradients, x, reconstruction, scale, encoder_row, decoder_row):
+    """Put one feature's gradients in its rows, and give that of its bias."""
+    dimensions = encoder_row.shape[0]
+    total = np.float32(0.0)
+    for j in range(dimensions):
+        encoder_row[j] = 0
+        decoder_row[j] = 0
+    for event in range(start, stop):
+        b = samples[m, event]
+        gradient, value = gradients[m, event], scale * values[m, event]
+        total += gradient
+        for j in range(dimensions):
+            encoder_row[j] += gradient * x[b, j]
+            decoder_row[j] += value * (reconstruction[m, b, j] - x[b, j])
+    return total
+
+
+@compiled(parallel=True)
+def update_weights(
+    starts, samples, values, gradients, x, reconstruction, scale, rates, corrections,
+    encoder, encoder_mean, encoder_square,
+    encoder_bias, bias_mean, bias_square,
+    decoder, decoder_mean, decoder_square,
+):  # fmt: skip
+    """Sum each feature's gradients and take its Adam step at once, then bring its direction back to length one.
+
+    `rates[m, f]` is the learning rate over Adam's first correction, `corrections[m, f]` the root of its second.
+    """
+    members, width, dimensions = encoder.shape
+    for i in prange(members * width):
+        m, f = i // width, i % width
+        rate, correction = rates[m, f], corrections[m, f]
+        encoder_row, decoder_row = np.empty(dimensions, np.float32), np.empty(dimensions, np.float32)
+        total = _sum_events(
+            m, starts[m, f], starts[m, f + 1], samples, values, gradients, x, reconstruction, scale, encoder_row,
+            decoder_row,
+        )  # fmt: skip
+        _adam_row(encoder_row, encoder[m, f], encoder_mean[m, f], encoder_square[m, f], rate, correction)
+        _adam_row(decoder_row, decoder[m, f], decoder_mean[m, f], decoder_square[m, f], rate, correction)
+        mean = bias_mean[m, f] + (total - bias_mean[m, f]) * np.float32(1 - BETA1)
+        square = bias_square[m, f] * np.float32(BETA2) + total * total * np.float32(1 - BETA2)
+        bias_mean[m, f], bias_square[m, f] = mean, square
+        encoder_bias[m, f] -= rate * mean / (np.sqrt(square) / correction + np.float32(EPSILON))
+        length = np.float32(0.0)
+        for j in range(dimensions):
+            length += decoder[m, f, j] * decoder[m, f, j]
+        shrink = np.float32(1.0) / max(np.sqrt(length), np.float32(1e-12))
+        for j in range(dimensions):
+            decoder[m, f, j] *= shrink
+
+
+@compiled(inline="always")
+def _adam_row(gradient, row, means, squares, rate, correction):
+    for j in range(row.shape[0]):
+        g = gradient[j]
+        mean = means[j] + (g - means[j]) * np.float32(1 - BETA1)
+        square = squares[j] * np.float32(BETA2) + g * g * np.float32(1 - BETA2)
+        means[j], squares[j] = mean, square
+        row[j] -= rate * mean / (np.sqrt(square) / correction + np.float32(EPSILON))
