@@ -89,3 +89,19 @@ def test_a_zero_row_stays_zero_and_finite():
     stack.normalise()
     assert stack.decoder.isfinite().all()
     assert not stack.decoder[0, 1].any()
+
+
+@pytest.mark.parametrize("features", [6, 40])
+def test_the_published_start_is_torchs_linear_and_orthogonal(features):
+    stack = Stack.start(Dictionary(features=features, start="published"), 16, range(50))
+    bound = 16**-0.5
+    for drawn in (stack.encoder, stack.encoder_bias):
+        assert drawn.abs().max() <= bound
+        assert drawn.std().item() == pytest.approx(bound / 3**0.5, rel=0.05)  # of a uniform distribution
+    torch.testing.assert_close(stack.decoder.norm(dim=-1), torch.ones(50, features))
+    theirs = [torch.nn.init.orthogonal_(torch.empty(16, features)).T for _ in range(50)]  # a Linear's weight is d × f
+    theirs = torch.stack([rows / rows.norm(dim=1, keepdim=True) for rows in theirs])
+    for products in (stack.decoder @ stack.decoder.mT, theirs @ theirs.mT):
+        off_diagonal = products - torch.eye(features)
+        expected = 0 if features <= 16 else ((1 / 16 - 1 / 40) / (1 - 1 / 40)) ** 0.5
+        assert off_diagonal.square().mean().sqrt().item() == pytest.approx(expected, abs=0.02)

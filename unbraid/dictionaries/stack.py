@@ -6,12 +6,11 @@ x̂   = codes · decoder + pre_bias                    every decoder row has len
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 import torch
 from pydantic import Field, model_validator
-from torch.nn.functional import normalize
 
 from unbraid.axes import Float, Tensor
 from unbraid.codes import Codes
@@ -21,11 +20,16 @@ from unbraid.randomness import stream
 
 
 class Dictionary(Record):
-    """The settings of one dictionary: how many features, what makes them fire, and whether inputs are centred first."""
+    """The settings of one dictionary: how many features, what makes them fire, how it starts.
+
+    `pre_bias` centres inputs first. It starts `tied`: random unit rows, encoder and decoder alike; or as seed 002
+    `published`: an orthogonal decoder, and the encoder and bias of torch's `Linear`, uniform within ±1/√d.
+    """
 
     features: int = Field(default=1024, ge=1, le=1 << 24)
     activation: AnyActivation = Relu()
     pre_bias: bool = False
+    start: Literal["tied", "published"] = "tied"
 
     @model_validator(mode="after")
     def fire_within_the_features(self) -> Self:
@@ -49,13 +53,12 @@ class Stack:
 
     @classmethod
     def start(cls, dictionary: Dictionary, dimensions: int, seeds: Sequence[int]) -> "Stack":
-        """Random unit rows, encoder and decoder alike; each member from its own seed."""
-        shape = (dictionary.features, dimensions)
-        rows = np.stack([stream(seed, "rows").standard_normal(shape, dtype=np.float32) for seed in seeds])
-        decoder = normalize(torch.from_numpy(rows), dim=-1)
+        """As the settings say, each member from its own seed."""
+        begin = _tied if dictionary.start == "tied" else _published
+        drawn = [begin(stream(seed, "rows"), dictionary.features, dimensions) for seed in seeds]
+        encoder, bias, decoder = (torch.from_numpy(np.stack(part)) for part in zip(*drawn, strict=True))
         pre_bias = torch.zeros(len(seeds), dimensions) if dictionary.pre_bias else None
-        bias = torch.zeros(len(seeds), dictionary.features)
-        return cls(decoder.clone(), bias, decoder, pre_bias, dictionary.activation)
+        return cls(encoder, bias, decoder, pre_bias, dictionary.activation)
 
     def parameters(self) -> dict[str, Tensor]:
         """What training may change, by name."""
@@ -105,3 +108,27 @@ class Stack:
     def normalise(self) -> None:
         """Bring every decoder row back to length one, in place."""
         self.decoder.div_(self.decoder.norm(dim=-1, keepdim=True).clamp_min(1e-12))
+
+
+Drawn = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Encoder, its bias, and decoder of one member."""
+
+
+def _tied(rng: np.random.Generator, features: int, dimensions: int) -> Drawn:
+    rows = _unit(rng.standard_normal((features, dimensions), dtype=np.float32))
+    return rows, np.zeros(features, np.float32), rows.copy()
+
+
+def _published(rng: np.random.Generator, features: int, dimensions: int) -> Drawn:
+    bound = dimensions**-0.5
+    encoder = rng.uniform(-bound, bound, (features, dimensions)).astype(np.float32)
+    bias = rng.uniform(-bound, bound, features).astype(np.float32)
+    wide = rng.standard_normal((max(features, dimensions), min(features, dimensions)))
+    orthogonal, triangle = np.linalg.qr(wide)
+    orthogonal *= np.sign(np.diag(triangle))  # as torch.nn.init.orthogonal_ makes it uniform
+    decoder = orthogonal if features >= dimensions else orthogonal.T
+    return encoder, bias, _unit(decoder).astype(np.float32)
+
+
+def _unit(rows: np.ndarray) -> np.ndarray:
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
