@@ -21,11 +21,11 @@ check: .venv/installed-dev
 slow: .venv/installed-dev
 	$(BIN)/python -m pytest -m slow
 
-bench: .venv/installed-dev
-	$(BIN)/python -m benchmarks $(ONLY)
+bench: .venv-bench/installed
+	PYTHONWARNINGS=ignore .venv-bench/bin/python -m benchmarks $(ONLY)
 
 clean:
-	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-bench build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -35,4 +35,12 @@ clean:
 
 .venv/installed-dev: .venv/installed
 	$(PIP_INSTALL) --editable ".[dev]"
+	touch $@
+
+# Our neighbours, to be timed in the same process; a torchvision made for GPUs would break their import.
+.venv-bench/installed: pyproject.toml benchmarks/constraints.txt
+	$(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/python -m pip install --quiet --constraint benchmarks/constraints.txt "torch==2.13.0"
+	.venv-bench/bin/python -m pip install --quiet --constraint benchmarks/constraints.txt sae-lens dictionary-learning --editable .
+	.venv-bench/bin/python -m pip uninstall --quiet --yes torchvision
 	touch $@

@@ -5,13 +5,16 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import spine
+from benchmarks import spine, training
 from benchmarks.figure import Benchmark, Figure
 
 BENCHMARKS: dict[str, Benchmark] = {
     "sampling": spine.sampling,
     "startup": spine.startup,
     "quickstart": spine.quickstart,
+    "speed": training.speed,
+    "planted": training.planted,
+    "topk": training.topk,
     "check": spine.check,
 }
 

@@ -9,17 +9,34 @@ from scipy import stats
 
 from unbraid.config import check, to_toml
 from unbraid.worlds import WORLDS
+from unbraid.worlds.firing import FIRING
 
+FIRES = [
+    {"kind": "independent"},
+    {"kind": "independent", "form": "published"},
+    {"kind": "correlated"},
+    {"kind": "correlated", "rank": 2, "correlation": 0.6},
+    {"kind": "correlated", "form": "published"},
+    {"kind": "hierarchy", "children": 3, "child_probability": 0.7},
+    {"kind": "hierarchy", "children": 2, "child_probability": 1.0, "exclusive": True},
+]
 EXAMPLES = {
     "superposition": [
         {"dimensions": 16, "features": 24, "active": 3.0},
         {"dimensions": 8, "features": 4, "active": 1.5, "decay": 0.7, "strength": "product", "noise": 0.1, "seed": 5},
+        *({"dimensions": 12, "features": 20, "active": 3.0, "decay": 0.95, "firing": firing} for firing in FIRES),
+        {"dimensions": 8, "features": 10, "active": 1.5, "firing": FIRES[4], "strength": "product", "noise": 0.1},
     ],
 }
 CASES = [(kind, settings) for kind, examples in EXAMPLES.items() for settings in examples]
 
 
-@pytest.fixture(params=CASES, ids=lambda case: f"{case[0]}-{len(case[1])}")
+def name(case):
+    kind, settings = case
+    return "-".join([kind, *map(str, settings.get("firing", settings).values())])
+
+
+@pytest.fixture(params=CASES, ids=name)
 def world(request):
     kind, settings = request.param
     return WORLDS[kind](**settings)
@@ -31,6 +48,7 @@ def same(a, b):
 
 def test_every_registered_world_has_an_example():
     assert set(EXAMPLES) == set(WORLDS)
+    assert {firing["kind"] for firing in FIRES} == set(FIRING)
 
 
 def test_its_settings_survive_toml(world):
@@ -76,11 +94,21 @@ def test_a_batch_has_the_size_asked_for(world, size):
 
 
 def test_each_feature_fires_as_often_as_it_says(world):
-    """Within exact binomial bounds that a true world leaves once in ten thousand features."""
-    samples = 20_000
-    counts = world.batch(0, samples).truth.counts()[0].numpy()
-    low, high = stats.binom.interval(1 - 1e-4, samples, world.probabilities.numpy())
+    """Within exact binomial bounds that a true world leaves once in ten thousand features.
+
+    Where every batch has rates of its own, one sample is taken from each of many.
+    """
+    by_batch = {"kind": "correlated", "form": "published"}.items() <= world.tree().get("firing", {}).items()
+    batches, size = (3000, 1) if by_batch else (1, 20_000)
+    counts = sum(world.batch(position, size).truth.counts()[0].numpy() for position in range(batches))
+    low, high = stats.binom.interval(1 - 1e-4, batches * size, world.probabilities.numpy())
     assert ((low <= counts) & (counts <= high)).all()
+
+
+def test_a_batch_called_exact_is_the_sum_of_what_fired(world):
+    batch = world.batch(0, 33)
+    close = torch.allclose(batch.truth.decode(world.directions[None])[0], batch.x, atol=1e-5)
+    assert batch.exact == close == (world.noise == 0)
 
 
 def test_no_feature_is_listed_twice_in_a_sample(world):

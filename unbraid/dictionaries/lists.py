@@ -22,7 +22,6 @@ PLANTED_BLOCK = 512
 """How many features at a time, where directions are planted: their products then stay in the cache."""
 PROBE = 32
 """So many samples are tried first, to see whether codes are too dense for lists."""
-MOST_SLOTS = 256
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ def most_slots(stack: Stack) -> int:
     """How many may fire in a sample before dense products are cheaper."""
     if isinstance(stack.activation, TopK):
         return stack.activation.k
-    return min(MOST_SLOTS, max(16, stack.features // 4))
+    return max(min(256, max(16, stack.features // 4)), stack.features // 16)
 
 
 def encode_lists(stack: Stack, inputs: Inputs) -> Lists | None:

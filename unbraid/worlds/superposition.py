@@ -1,10 +1,9 @@
 """Sparse features in superposition: more unit directions than dimensions, few of them firing at a time (seed 002).
 
     x = Σ strength_i · direction_i  over the features i that fire  (+ noise)
-    P(i fires) = active · decay^i / Σ_j decay^j
 
-Firing is drawn exactly and at the cost of what fires, not of features × samples: a Poisson process with rate
--log(1 - p_i) hits each (sample, feature) cell, and a cell hit at least once has fired, which has probability p_i.
+How often each fires and which fire together is the rule `firing`; by default each on its own, with
+P(i fires) = active · decay^i / Σ_j decay^j.
 """
 
 from dataclasses import dataclass
@@ -16,9 +15,10 @@ import torch
 from pydantic import Field, model_validator
 from torch.nn.functional import embedding_bag, normalize
 
-from unbraid.axes import Float, Tensor
+from unbraid.axes import Float, Int, Tensor
 from unbraid.codes import Codes
 from unbraid.randomness import stream
+from unbraid.worlds.firing import AnyFiring, Cells, Independent, Population, Sampler
 from unbraid.worlds.world import Batch, World
 
 
@@ -28,25 +28,24 @@ class Superposition(World):
     features: int = Field(default=512, ge=1, le=1 << 24)
     decay: float = Field(default=0.99, gt=0, le=1)
     active: float = Field(default=5.0, gt=0)
+    firing: AnyFiring = Independent()
     strength: Literal["uniform", "product"] = "uniform"
     noise: float = Field(default=0.0, ge=0)
     seed: int = Field(default=0, ge=0, lt=1 << 63)
 
     @model_validator(mode="after")
     def leave_room_to_fire(self) -> Self:
-        share = self.decay ** np.arange(self.features)
-        largest = self.active / share.sum()
-        if largest >= 1:
-            raise ValueError(
-                f"{self.active:g} active of {self.features} features with decay {self.decay:g} needs a firing "
-                f"probability of {largest:.3g}; accepted: active below {share.sum():.3g}"
-            )
+        self.firing.check(self._population)
         return self
 
     @cached_property
     def probabilities(self) -> Float[Tensor, "n"]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        share = self.decay ** np.arange(self.features)
-        return torch.from_numpy(self.active * share / share.sum())
+        return torch.from_numpy(self._sampler.probabilities())
+
+    @cached_property
+    def parents(self) -> Int[Tensor, "n"]:
+        """The feature without which each feature never fires; -1 for none."""
+        return torch.from_numpy(self._sampler.parents())
 
     @cached_property
     def directions(self) -> Float[Tensor, "n d"]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -59,24 +58,28 @@ class Superposition(World):
         x = fired.mix(self.directions)
         if self.noise:
             x += self.noise * torch.from_numpy(rng.standard_normal(x.shape, dtype=np.float32))
-        return Batch(x, fired.codes(self.features))
+        return Batch(x, fired.codes(self.features), exact=not self.noise)
 
     def _fire(self, rng: np.random.Generator, size: int) -> "_Fired":
-        hits = rng.poisson(size * self._rates)
-        features = np.repeat(np.arange(self.features), hits)
-        samples = rng.integers(0, size, features.size, dtype=np.uint16 if size <= 1 << 16 else np.int64)
-        order = np.argsort(samples, kind="stable")  # numpy sorts 16-bit integers by radix
-        samples, features = samples[order].astype(np.int64), features[order]
-        first = np.diff(samples * self.features + features, prepend=-1) > 0  # a cell hit twice has fired once
-        samples, features = samples[first], features[first]
-        strengths = 1 - rng.random(samples.size, dtype=np.float32)  # in (0, 1]: what fired is never 0
+        cells = self._sampler.fire(rng, size)
+        strengths = self._strengths(rng, cells)
+        return _Fired(cells.samples, cells.features, strengths, np.searchsorted(cells.samples, np.arange(size)))
+
+    def _strengths(self, rng: np.random.Generator, cells: Cells) -> np.ndarray:
+        strengths = 1 - rng.random(cells.samples.size, dtype=np.float32)  # in (0, 1]: what fired is never 0
         if self.strength == "product":
-            strengths *= 1 - rng.random(samples.size, dtype=np.float32)
-        return _Fired(samples, features, strengths, np.searchsorted(samples, np.arange(size)))
+            strengths *= 1 - rng.random(cells.samples.size, dtype=np.float32)
+        if cells.full is not None:
+            strengths[cells.full] = 1
+        return strengths
+
+    @property
+    def _population(self) -> Population:
+        return Population(self.features, self.decay, self.active, self.seed)
 
     @cached_property
-    def _rates(self) -> np.ndarray:
-        return -np.log1p(-self.probabilities.numpy())
+    def _sampler(self) -> Sampler:
+        return self.firing.sampler(self._population)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,40 @@
+"""The training steps of our neighbours, as they ship: SAELens and dictionary_learning."""
+
+from collections.abc import Callable, Iterator
+
+import torch
+
+Step = Callable[[torch.Tensor], object]
+
+
+def sae_lens_step(features: int, dimensions: int, batch: int, l1: float, rate: float) -> Step:
+    """SAELens' trainer, one step of its standard architecture."""
+    from sae_lens.config import SAETrainerConfig
+    from sae_lens.saes.standard_sae import StandardTrainingSAE, StandardTrainingSAEConfig
+    from sae_lens.training.sae_trainer import SAETrainer
+
+    def nothing() -> Iterator[torch.Tensor]:
+        yield torch.zeros(0)
+
+    sae = StandardTrainingSAE(StandardTrainingSAEConfig(d_in=dimensions, d_sae=features, l1_coefficient=l1))
+    settings = SAETrainerConfig(
+        total_training_samples=batch * 10**6, train_batch_size_samples=batch, lr=rate, lr_end=rate
+    )
+    trainer = SAETrainer(settings, sae, nothing())
+    return lambda x: trainer._train_step(sae, x)
+
+
+def dictionary_learning_step(features: int, dimensions: int, l1: float, rate: float) -> Step:
+    """dictionary_learning's standard trainer."""
+    from dictionary_learning.trainers.standard import StandardTrainer
+
+    trainer = StandardTrainer(10**6, dimensions, features, 0, "none", lr=rate, l1_penalty=l1, device="cpu", seed=0)
+    return lambda x: trainer.update(1, x)
+
+
+def dictionary_learning_topk_step(features: int, dimensions: int, k: int, rate: float) -> Step:
+    """dictionary_learning's top-k trainer."""
+    from dictionary_learning.trainers.top_k import TopKTrainer
+
+    trainer = TopKTrainer(10**6, dimensions, features, k, 0, "none", lr=rate, device="cpu", seed=0)
+    return lambda x: trainer.update(1, x)
