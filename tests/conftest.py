@@ -19,7 +19,7 @@ install_import_hook(
 # The tests' sizes are tiny, and CI may share its cores: more threads would only wait for each other.
 torch.set_num_threads(1)
 numba.set_num_threads(1)
-os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}  # for the processes that tests start
+os.environ["OMP_NUM_THREADS"] = "1"  # for the processes that tests start
 
 settings.register_profile("unbraid", deadline=None, max_examples=50, derandomize=True, database=None)
 settings.load_profile("unbraid")

@@ -121,7 +121,7 @@ def test_an_unknown_name_is_answered_with_the_nearest_one(kind, data, name, gues
 def test_a_name_like_no_other_is_answered_with_all_that_are_accepted():
     sentence = refusal(Dictionary, {"zzz": 1})
     assert "did you mean" not in sentence
-    assert sentence.endswith("accepted: features, activation, pre_bias")
+    assert sentence.endswith("accepted: features, activation, pre_bias, start")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ Names are loaded when first used, so that importing the package costs nothing.
 """
 
 import importlib
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
     from unbraid.worlds import Superposition, World
 
 __version__ = "0.1.0"
+
+if "torch" not in sys.modules:
+    # torch's threads and numba's take turns: those that wait must not hold the processor (docs/decisions/006).
+    os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
 _HOMES = {
     "Codes": "unbraid.codes",

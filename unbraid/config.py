@@ -117,11 +117,15 @@ def merge(base: Tree, over: Tree) -> Tree:
     merged = dict(base)
     for key, value in over.items():
         old = merged.get(key)
-        if isinstance(old, dict) and isinstance(value, dict) and value.get("kind") in (None, old.get("kind")):
+        if isinstance(old, dict) and isinstance(value, dict) and not _of_another_kind(old, value):
             merged[key] = merge(old, value)
         else:
             merged[key] = value
     return merged
+
+
+def _of_another_kind(old: Tree, new: Tree) -> bool:
+    return "kind" in old and "kind" in new and old["kind"] != new["kind"]
 
 
 def at_path(path: str, value: object) -> Tree:

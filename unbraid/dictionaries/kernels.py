@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numba import njit, prange
 
-CHUNK = 16
-"""Pre-activations are looked at this many at a time: a chunk in which nothing fires costs one maximum."""
+CHUNK = 64
+"""Pre-activations are looked at this many at a time: a chunk in which nothing fires costs a few vector compares."""
 
 LOOSE = {"nsz", "arcp", "contract", "afn", "reassoc"}
 """Sums may be reordered for the vector unit; infinities and NaN still mean what they mean."""
@@ -31,77 +31,82 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any
 def append_positive(pre, bias, first, features, values, counts):
     """Append what is positive in `pre + bias`, for the features from `first` on; counts go on past the last slot."""
     samples, width = pre.shape
-    capacity = features.shape[1]
+    whole = width - width % CHUNK
     for b in prange(samples):
-        used = counts[b]
-        for start in range(0, width, CHUNK):
-            stop = min(start + CHUNK, width)
-            largest = np.float32(0.0)
-            for j in range(start, stop):
-                largest = max(largest, pre[b, j] + bias[j])
-            if largest > 0:
-                for j in range(start, stop):
-                    value = pre[b, j] + bias[j]
-                    if value > 0:
-                        if used < capacity:
-                            features[b, used] = first + j
-                            values[b, used] = value
-                        used += 1
-        counts[b] = used
+        row, used = pre[b], counts[b]
+        for start in range(0, whole, CHUNK):
+            if _any_above(row, bias, start, np.float32(0.0)):
+                used = _append(row, bias, start, start + CHUNK, first, features[b], values[b], used)
+        counts[b] = _append(row, bias, whole, width, first, features[b], values[b], used)
 
 
 @compiled(parallel=True)
 def append_positive_planted(planted, strengths, products, bias, first, features, values, counts):
     """The same where x is a short sum of planted directions: pre-activations are that sum of the rows of `products`."""
     samples, most = planted.shape
-    width, capacity = products.shape[1], features.shape[1]
+    width = products.shape[1]
+    whole = width - width % CHUNK
     for b in prange(samples):
-        pre = bias.copy()
+        row, used = np.zeros(width, np.float32), counts[b]
         for k in range(most):
             strength = strengths[b, k]
             if strength != 0:
-                row = products[planted[b, k]]
+                product = products[planted[b, k]]
                 for j in range(width):
-                    pre[j] += strength * row[j]
-        used = counts[b]
-        for start in range(0, width, CHUNK):
-            stop = min(start + CHUNK, width)
-            largest = np.float32(0.0)
-            for j in range(start, stop):
-                largest = max(largest, pre[j])
-            if largest > 0:
-                for j in range(start, stop):
-                    if pre[j] > 0:
-                        if used < capacity:
-                            features[b, used] = first + j
-                            values[b, used] = pre[j]
-                        used += 1
-        counts[b] = used
+                    row[j] += strength * product[j]
+        for start in range(0, whole, CHUNK):
+            if _any_above(row, bias, start, np.float32(0.0)):
+                used = _append(row, bias, start, start + CHUNK, first, features[b], values[b], used)
+        counts[b] = _append(row, bias, whole, width, first, features[b], values[b], used)
+
+
+@compiled(inline="always")
+def _any_above(row, bias, start, least):
+    """Whether any of a whole chunk is above; the fixed number of turns lets the compiler use vectors."""
+    above = np.int32(0)
+    for j in range(CHUNK):
+        above += np.int32(row[start + j] + bias[start + j] > least)
+    return above > 0
+
+
+@compiled(inline="always")
+def _append(row, bias, start, stop, first, features, values, used):
+    for j in range(start, stop):
+        value = row[j] + bias[j]
+        if value > 0:
+            if used < features.shape[0]:
+                features[used] = first + j
+                values[used] = value
+            used += 1
+    return used
 
 
 @compiled(parallel=True)
 def append_largest(pre, bias, features, values, counts):
     """Keep the largest of `pre + bias` that are positive, as many as there are slots: a heap with the least on top."""
     samples, width = pre.shape
-    capacity = features.shape[1]
+    whole = width - width % CHUNK
     for b in prange(samples):
-        kept, place = values[b], features[b]
+        row, kept, place = pre[b], values[b], features[b]
         used = 0
-        for start in range(0, width, CHUNK):
-            stop = min(start + CHUNK, width)
-            largest = np.float32(0.0)
-            for j in range(start, stop):
-                largest = max(largest, pre[b, j] + bias[j])
-            if largest <= 0 or (used == capacity and largest <= kept[0]):
-                continue
-            for j in range(start, stop):
-                value = pre[b, j] + bias[j]
-                if value > 0 and used < capacity:
-                    used += 1
-                    _rise(kept, place, used - 1, value, j)
-                elif value > 0 and value > kept[0]:
-                    _sink(kept, place, capacity, value, j)
-        counts[b] = used
+        for start in range(0, whole, CHUNK):
+            least = kept[0] if used == kept.shape[0] else np.float32(0.0)
+            if _any_above(row, bias, start, least):
+                used = _keep_largest(row, bias, start, start + CHUNK, kept, place, used)
+        counts[b] = _keep_largest(row, bias, whole, width, kept, place, used)
+
+
+@compiled(inline="always")
+def _keep_largest(row, bias, start, stop, kept, place, used):
+    size = kept.shape[0]
+    for j in range(start, stop):
+        value = row[j] + bias[j]
+        if value > 0 and used < size:
+            used += 1
+            _rise(kept, place, used - 1, value, j)
+        elif value > 0 and value > kept[0]:
+            _sink(kept, place, size, value, j)
+    return used
 
 
 @compiled(inline="always")

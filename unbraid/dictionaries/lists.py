@@ -16,7 +16,7 @@ from unbraid.dictionaries import kernels
 from unbraid.dictionaries.activations import TopK
 from unbraid.dictionaries.stack import Stack
 
-BLOCK_BYTES = 8 << 20
+BLOCK_BYTES = 16 << 20
 """About how much of the encoder's product is made at a time."""
 PLANTED_BLOCK = 512
 """How many features at a time, where directions are planted: their products then stay in the cache."""

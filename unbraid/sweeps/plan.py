@@ -27,7 +27,7 @@ def plan(members: Sequence[Member]) -> list[list[Member]]:
 def member_bytes(member: Member) -> int:
     """About what one member takes: weights, gradients, two moments; dense codes a few times; cosines with the truth."""
     features, dimensions = member.experiment.dictionary.features, member.experiment.world.dimensions
-    batch, planted = member.experiment.training.batch, len(member.experiment.world.probabilities)
+    batch, planted = member.experiment.training.batch, len(member.experiment.world.directions)
     training = 8 * features * dimensions + 4 * batch * features + 3 * batch * dimensions
     return 4 * (training + 3 * planted * features + planted * dimensions)
 
