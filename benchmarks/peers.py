@@ -1,5 +1,8 @@
 """The training steps of our neighbours, as they ship: SAELens and dictionary_learning."""
 
+# pyright: reportMissingImports=false
+# (these live in the environment that `make bench` makes)
+
 from collections.abc import Callable, Iterator
 
 import torch

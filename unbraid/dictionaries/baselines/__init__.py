@@ -1,0 +1,40 @@
+"""Baselines: simpler ways to find directions, with the face of a dictionary, so that scores treat them alike."""
+
+from typing import TYPE_CHECKING
+
+from unbraid.config import tagged
+from unbraid.dictionaries.baselines.baseline import Baseline, Fitted
+from unbraid.dictionaries.baselines.bounds import Oracle, Random
+from unbraid.dictionaries.baselines.clusters import KMeans, KMedoids
+from unbraid.dictionaries.baselines.factors import Ica, Nmf, Pca
+from unbraid.dictionaries.baselines.transformer import BaselineTransformer
+
+BASELINES: dict[str, type[Baseline]] = {
+    "kmeans": KMeans,
+    "kmedoids": KMedoids,
+    "pca": Pca,
+    "ica": Ica,
+    "nmf": Nmf,
+    "random": Random,
+    "oracle": Oracle,
+}
+
+if TYPE_CHECKING:
+    AnyBaseline = Baseline
+else:
+    AnyBaseline = tagged(BASELINES)
+
+__all__ = [
+    "BASELINES",
+    "AnyBaseline",
+    "Baseline",
+    "BaselineTransformer",
+    "Fitted",
+    "Ica",
+    "KMeans",
+    "KMedoids",
+    "Nmf",
+    "Oracle",
+    "Pca",
+    "Random",
+]

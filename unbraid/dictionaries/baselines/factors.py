@@ -1,0 +1,112 @@
+"""Directions as the factors of a matrix of samples: PCA, ICA and NMF, by scikit-learn."""
+
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from sklearn import decomposition
+from torch.nn.functional import normalize
+
+from unbraid.dictionaries.baselines.baseline import Baseline, Fitted, Rows, counted
+from unbraid.dictionaries.baselines.clusters import distinct
+from unbraid.dictionaries.baselines.rules import LeastSquares, NonNegative, fold, split
+from unbraid.errors import Refusal
+
+FLAT = 1e-10
+"""A direction with less than this share of the largest direction's variance is rounding, not data."""
+
+
+class Pca(Baseline):
+    """Orthogonal directions of greatest variance, as many as the rank of the centred data.
+
+    One direction each, with scikit-learn's sign: the largest entry is positive. So a feature that fires in one way only
+    may be found pointing the other way, and signed scores do not see it.
+    """
+
+    kind: Literal["pca"] = "pca"
+
+    def find(self, rows: Rows) -> Fitted:
+        wide = rows.astype(np.float64)
+        solver = "covariance_eigh" if len(rows) > rows.shape[1] else "full"
+        found = decomposition.PCA(min(self.features, _rank(wide)), svd_solver=solver).fit(wide)
+        return _about_the_mean(np.asarray(found.components_), found.mean_, len(rows), 0)
+
+
+class Ica(Baseline):
+    """Directions whose strengths are independent: FastICA, as many as the rank of the centred data.
+
+    corrected: what each source writes (columns of the mixing matrix), with the sign in which its strength is skewed to
+    the positive. published: what reads each source (rows of the unmixing matrix), with the sign FastICA ends at.
+    """
+
+    kind: Literal["ica"] = "ica"
+    form: Literal["published", "corrected"] = "corrected"
+    points: int | None = Field(default=1 << 14, ge=2)
+    iterations: int = Field(default=200, ge=1)
+
+    def find(self, rows: Rows) -> Fitted:
+        wide = rows.astype(np.float64)
+        rank = _rank(wide)
+        search = decomposition.FastICA(
+            min(self.features, rank),
+            whiten="unit-variance",
+            whiten_solver="eigh" if rank == rows.shape[1] else "svd",  # eigh complains of flat directions it will drop
+            max_iter=self.iterations,
+            random_state=self.random_state,
+        )
+        with counted() as unconverged:
+            sources = np.asarray(search.fit_transform(wide))
+        skew = np.where((sources**3).sum(0) < 0, -1, 1)
+        mixing = np.asarray(search.mixing_)
+        directions = np.asarray(search.components_) if self.form == "published" else mixing.T * skew[:, None]
+        return _about_the_mean(directions, search.mean_, len(rows), len(unconverged))
+
+
+class Nmf(Baseline):
+    """Parts that are only ever added, found in data split into positive and negative parts: [x⁺ x⁻] ≈ c·P, c, P ≥ 0.
+
+    x = x⁺ - x⁻ is linear, so each part folds back into one direction P⁺ - P⁻ of any sign, with strengths that are never
+    negative, as those of planted features. There are at most 2d parts, and at most as many as distinct rows.
+    """
+
+    kind: Literal["nmf"] = "nmf"
+    points: int | None = Field(default=1 << 13, ge=2)
+    iterations: int = Field(default=200, ge=1)
+
+    @property
+    def sees_zeros(self) -> bool:
+        return False
+
+    def find(self, rows: Rows) -> Fitted:
+        parts = min(distinct(rows, self.features), 2 * rows.shape[1])
+        search = decomposition.NMF(
+            parts,  # pyright: ignore[reportArgumentType]
+            init="nndsvda",
+            max_iter=self.iterations,
+            random_state=self.random_state,
+        )
+        with counted() as unconverged:
+            search.fit(split(torch.from_numpy(rows)).numpy())
+        found = torch.from_numpy(search.components_)[None]
+        lengths = fold(found).norm(dim=-1)
+        found = found[:, lengths[0] > 1e-6 * found.norm(dim=-1).max()]  # nothing, or P⁺ = P⁻: no direction
+        scaled = found / fold(found).norm(dim=-1, keepdim=True)
+        nowhere = torch.zeros(rows.shape[1])
+        return Fitted(fold(scaled), NonNegative(scaled), nowhere, len(rows), len(unconverged))
+
+
+def _rank(rows: NDArray[np.float64]) -> int:
+    """In how many directions the rows vary."""
+    centred = rows - rows.mean(0)
+    variances = np.linalg.eigvalsh(centred.T @ centred if len(rows) > rows.shape[1] else centred @ centred.T)
+    rank = int((variances > FLAT * variances.max()).sum()) if variances.max() > 0 else 0
+    if rank == 0:
+        raise Refusal(f"all {len(rows)} rows are the same, so nothing varies; accepted: at least two different rows")
+    return rank
+
+
+def _about_the_mean(directions: NDArray[np.floating], mean: NDArray[np.floating], points: int, said: int) -> Fitted:
+    unit = normalize(torch.from_numpy(directions), dim=-1).float()[None]
+    return Fitted(unit, LeastSquares.of(unit), torch.from_numpy(mean).float(), points, said)
