@@ -95,7 +95,7 @@ def _around(centres: Rows, rows: Rows, unconverged: int) -> Fitted:
     lengths = np.linalg.norm(centres, axis=1)
     kept = lengths > VANISHED * np.linalg.norm(rows, axis=1).max()
     if not kept.any():
-        raise Refusal("every cluster's centre is zero: opposite rows cancel; accepted: more features than that")
+        raise Refusal(f"all {len(centres)} cluster centres are zero, as opposite rows cancel; accepted: more features")
     directions = torch.from_numpy(centres[kept] / lengths[kept, None]).float()[None]
     rule = Nearest(torch.from_numpy(lengths[kept]).float()[None])
     return Fitted(directions, rule, torch.zeros(rows.shape[1]), len(rows), unconverged)
