@@ -40,7 +40,7 @@ class Late:
         return outcome
 
     def fires(self) -> float:
-        return float(self.step().codes.l0().float().mean())
+        return float(self.step().l0.mean())
 
     def next_x(self) -> torch.Tensor:
         return next(self.turns).x

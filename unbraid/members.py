@@ -18,3 +18,12 @@ def across(records: Sequence[R]) -> R:
         elif any(getattr(record, name) != value for record in records):
             raise ValueError(f"members of one stack must agree on '{name}' of {type(first).__name__}")
     return type(first).model_construct(**values)
+
+
+def one_of(record: R, index: int) -> R:
+    """The settings of one member out of what `across` made, still as tensors, of length one."""
+    values = {name: getattr(record, name) for name in type(record).model_fields}
+    for name in knobs(type(record)):
+        if isinstance(values[name], torch.Tensor):
+            values[name] = values[name][index : index + 1]
+    return type(record).model_construct(**values)

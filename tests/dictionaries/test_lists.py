@@ -6,7 +6,7 @@ import torch
 
 from unbraid.dictionaries import Dictionary, Relu, Stack, TopK
 from unbraid.dictionaries import lists as making
-from unbraid.dictionaries.lists import Inputs, encode_lists, most_slots
+from unbraid.dictionaries.lists import SPARE_SLOTS, Inputs, encode_lists, too_dense
 from unbraid.worlds import Superposition
 
 WORLD = Superposition(dimensions=24, features=40, active=3.0)
@@ -44,8 +44,9 @@ def test_top_k_keeps_the_largest_also_when_values_come_in_order():
 
 
 def test_dense_codes_are_declined():
-    assert encode_lists(stack(Relu(), bias=0.3), PLAIN) is None
-    assert encode_lists(stack(Relu(), bias=0.3), PLANTED) is None
+    assert too_dense(stack(Relu(), bias=0.3), PLAIN).all()
+    assert not too_dense(stack(Relu(), bias=-0.5), PLAIN).any()
+    assert not too_dense(stack(TopK(k=5), bias=0.3), PLAIN).any()
 
 
 def test_one_sample_too_many_beyond_the_probe_is_declined_too():
@@ -53,7 +54,7 @@ def test_one_sample_too_many_beyond_the_probe_is_declined_too():
     x = torch.zeros(200, 24)
     assert encode_lists(one, Inputs(x)) is not None
     x[150] = 100 * one.encoder[0].sum(0)
-    assert (one.encode(x).l0()[0, 150] > most_slots(one)).all()
+    assert (one.encode(x).l0()[0, 150] > SPARE_SLOTS).all()
     assert encode_lists(one, Inputs(x)) is None
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from unbraid.axes import Float, Tensor
+from unbraid.axes import Bool, Float, Tensor
 from unbraid.codes import Codes
 from unbraid.dictionaries import kernels
 from unbraid.dictionaries.activations import TopK
@@ -22,6 +22,10 @@ PLANTED_BLOCK = 512
 """How many features at a time, where directions are planted: their products then stay in the cache."""
 PROBE = 32
 """So many samples are tried first, to see whether codes are too dense for lists."""
+DENSE_SHARE = 1 / 8
+"""Where more than this share of the features fires, dense products are cheaper."""
+SPARE_SLOTS = 4
+"""Lists have so many times the room that the fullest of the first samples needs."""
 
 
 @dataclass(frozen=True)
@@ -50,16 +54,18 @@ class Lists:
         return Codes(torch.from_numpy(features), torch.from_numpy(values), self.width)
 
 
-def most_slots(stack: Stack) -> int:
-    """How many may fire in a sample before dense products are cheaper."""
+def too_dense(stack: Stack, inputs: Inputs) -> Bool[Tensor, "m"]:
+    """Whether so much of the first few samples fires that dense products are cheaper."""
     if isinstance(stack.activation, TopK):
-        return stack.activation.k
-    return max(min(256, max(16, stack.features // 4)), stack.features // 16)
+        return torch.zeros(stack.members, dtype=torch.bool)
+    return (stack.pre_activations(inputs.x[:PROBE]) > 0).sum((1, 2)) > DENSE_SHARE * len(
+        inputs.x[:PROBE]
+    ) * stack.features
 
 
 def encode_lists(stack: Stack, inputs: Inputs) -> Lists | None:
-    """What fires, as lists; None where some sample has more than lists are good for."""
-    members, samples, slots = stack.members, len(inputs.x), most_slots(stack)
+    """What fires, as lists; None where some sample has far more than the first few."""
+    members, samples, slots = stack.members, len(inputs.x), _slots(stack, inputs)
     lists = Lists(
         np.empty((members, samples, slots), np.int32),
         np.empty((members, samples, slots), np.float32),
@@ -72,9 +78,19 @@ def encode_lists(stack: Stack, inputs: Inputs) -> Lists | None:
         encoder = stack.encoder[member]
         if isinstance(stack.activation, TopK):
             _append_largest(part, encoder, bias[member], inputs.x)
-        elif not _append_positive(part, encoder, bias[member], inputs):
-            return None
+        else:
+            _append_positive(part, encoder, bias[member], inputs)
+            if part.counts.max(initial=0) > slots:
+                return None
     return lists
+
+
+def _slots(stack: Stack, inputs: Inputs) -> int:
+    """Room for what fires: for top-k exactly k, else a few times what the fullest of the first samples needs."""
+    if isinstance(stack.activation, TopK):
+        return stack.activation.k
+    fullest = (stack.pre_activations(inputs.x[:PROBE]) > 0).sum(-1).max()
+    return min(stack.features, SPARE_SLOTS * (1 + int(fullest)))
 
 
 def _append_largest(part: Lists, encoder: Tensor, bias: np.ndarray, x: Tensor) -> None:
@@ -82,19 +98,14 @@ def _append_largest(part: Lists, encoder: Tensor, bias: np.ndarray, x: Tensor) -
         kernels.append_largest(product, bias, part.features[rows], part.values[rows], part.counts[rows])
 
 
-def _append_positive(part: Lists, encoder: Tensor, bias: np.ndarray, inputs: Inputs) -> bool:
-    """Fill one member's lists; False as soon as a sample has too many."""
-    slots = part.features.shape[1]
-    probe = (inputs.x[:PROBE] @ encoder.T).numpy() + bias
-    if (probe > 0).sum(1).max(initial=0) > slots:
-        return False
+def _append_positive(part: Lists, encoder: Tensor, bias: np.ndarray, inputs: Inputs) -> None:
+    """Fill one member's lists; counts tell where a sample has more than there are slots."""
     planted, directions = inputs.mixture, inputs.directions
     if planted is not None and directions is not None and 4 * len(directions) <= len(inputs.x):
         _append_planted(part, encoder, bias, planted, directions)
-    else:
-        for rows, product in _products(inputs.x, encoder):
-            kernels.append_positive(product, bias, 0, part.features[rows], part.values[rows], part.counts[rows])
-    return bool(part.counts.max(initial=0) <= slots)
+        return
+    for rows, product in _products(inputs.x, encoder):
+        kernels.append_positive(product, bias, 0, part.features[rows], part.values[rows], part.counts[rows])
 
 
 def _append_planted(part: Lists, encoder: Tensor, bias: np.ndarray, planted: Codes, directions: Tensor) -> None:

@@ -88,7 +88,7 @@ class DictionaryWork:
             "step": self.state.step,
             "rate_factor": rate_factor(self.state.step - 1, self.training),
             "terms": {name: cost.tolist() for name, cost in outcome.terms.items()},
-            "l0": outcome.codes.l0().double().mean(-1).tolist(),
+            "l0": outcome.l0.tolist(),
             "mmcs": recovery.mmcs(recovery.cosines(self.world.directions, self.state.stack.directions)).tolist(),
         }
         log.append(line)

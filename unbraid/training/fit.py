@@ -8,8 +8,8 @@ from unbraid.errors import Refusal
 from unbraid.mechanisms import MECHANISMS
 from unbraid.mechanisms.mechanism import Mechanism, Mechanisms
 from unbraid.members import across
+from unbraid.training.fast_step import applies, fast_step
 from unbraid.training.schedule import Training
-from unbraid.training.sparse_step import sparse_step
 from unbraid.training.step import Outcome, State, step
 from unbraid.worlds import World
 
@@ -32,8 +32,10 @@ def train(state: State, source: Source, training: Training, mechanisms: Mechanis
 
 
 def advance(state: State, inputs: Inputs, training: Training, mechanisms: Mechanisms) -> Outcome:
-    """One step: at the cost of what fired where codes are sparse, by dense products where they are not."""
-    return sparse_step(state, inputs, training, mechanisms) or step(state, inputs.x, training, mechanisms)
+    """One step: the fast one where it applies, else the readable one."""
+    if applies(state.stack, mechanisms):
+        return fast_step(state, inputs, training, mechanisms)
+    return step(state, inputs.x, training, mechanisms)
 
 
 def fit(

@@ -71,16 +71,44 @@ def update_weights(
         )  # fmt: skip
         _adam_row(encoder_row, encoder[m, f], encoder_mean[m, f], encoder_square[m, f], rate, correction)
         _adam_row(decoder_row, decoder[m, f], decoder_mean[m, f], decoder_square[m, f], rate, correction)
-        mean = bias_mean[m, f] + (total - bias_mean[m, f]) * np.float32(1 - BETA1)
-        square = bias_square[m, f] * np.float32(BETA2) + total * total * np.float32(1 - BETA2)
-        bias_mean[m, f], bias_square[m, f] = mean, square
-        encoder_bias[m, f] -= rate * mean / (np.sqrt(square) / correction + np.float32(EPSILON))
-        length = np.float32(0.0)
-        for j in range(dimensions):
-            length += decoder[m, f, j] * decoder[m, f, j]
-        shrink = np.float32(1.0) / max(np.sqrt(length), np.float32(1e-12))
-        for j in range(dimensions):
-            decoder[m, f, j] *= shrink
+        _adam_bias(total, m, f, encoder_bias, bias_mean, bias_square, rate, correction)
+        _normalise(decoder[m, f])
+
+
+@compiled(parallel=True)
+def take_step(
+    encoder_gradient, bias_gradient, decoder_gradient, rates, corrections,
+    encoder, encoder_mean, encoder_square,
+    encoder_bias, bias_mean, bias_square,
+    decoder, decoder_mean, decoder_square,
+):  # fmt: skip
+    """The same from gradients that are there already: Adam and unit rows in one pass."""
+    members, width, _ = encoder.shape
+    for i in prange(members * width):
+        m, f = i // width, i % width
+        rate, correction = rates[m, f], corrections[m, f]
+        _adam_row(encoder_gradient[m, f], encoder[m, f], encoder_mean[m, f], encoder_square[m, f], rate, correction)
+        _adam_row(decoder_gradient[m, f], decoder[m, f], decoder_mean[m, f], decoder_square[m, f], rate, correction)
+        _adam_bias(bias_gradient[m, f], m, f, encoder_bias, bias_mean, bias_square, rate, correction)
+        _normalise(decoder[m, f])
+
+
+@compiled(inline="always")
+def _adam_bias(gradient, m, f, encoder_bias, bias_mean, bias_square, rate, correction):
+    mean = bias_mean[m, f] + (gradient - bias_mean[m, f]) * np.float32(1 - BETA1)
+    square = bias_square[m, f] * np.float32(BETA2) + gradient * gradient * np.float32(1 - BETA2)
+    bias_mean[m, f], bias_square[m, f] = mean, square
+    encoder_bias[m, f] -= rate * mean / (np.sqrt(square) / correction + np.float32(EPSILON))
+
+
+@compiled(inline="always")
+def _normalise(row):
+    length = np.float32(0.0)
+    for j in range(row.shape[0]):
+        length += row[j] * row[j]
+    shrink = np.float32(1.0) / max(np.sqrt(length), np.float32(1e-12))
+    for j in range(row.shape[0]):
+        row[j] *= shrink
 
 
 @compiled(inline="always")

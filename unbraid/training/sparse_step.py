@@ -16,45 +16,38 @@ import torch
 from unbraid.axes import Float, Tensor
 from unbraid.codes import Codes
 from unbraid.dictionaries import kernels as lists_kernels
-from unbraid.dictionaries.activations import Relu, TopK
 from unbraid.dictionaries.lists import Inputs, Lists, encode_lists
 from unbraid.dictionaries.stack import Stack
-from unbraid.mechanisms.mechanism import Forward, Mechanism, Mechanisms, Signals, gather_signals
+from unbraid.mechanisms.mechanism import Forward, Mechanisms, gather_signals
 from unbraid.training import kernels
-from unbraid.training.adam import BETA1, BETA2, gradient_lengths
-from unbraid.training.schedule import Training, rate_factor
-from unbraid.training.step import Outcome, State, Terms, apply_gradients, conclude, refuse_infinite
+from unbraid.training.adam import gradient_lengths
+from unbraid.training.costs import find_costs, shared_by
+from unbraid.training.in_place import grown_older, weights_and_moments
+from unbraid.training.schedule import Training
+from unbraid.training.step import Outcome, State, apply_gradients, conclude, rates, refuse_infinite
 
 
 def sparse_step(state: State, inputs: Inputs, training: Training, mechanisms: Mechanisms) -> Outcome | None:
     """Advance `state` by one batch, in place; None, with nothing changed, where lists are not the way."""
-    if not applies(state.stack, mechanisms):
-        return None
     signals = gather_signals(mechanisms, state.memories, state.stack)
     lists = encode_lists(state.stack, inputs)
     if lists is None:
         return None
     x = inputs.x
     decoded = _Decoded.of(state.stack, lists, x, training)
-    terms, value_gradients, weight_gradients = _costs(state.stack, decoded, x, mechanisms, signals)
-    refuse_infinite({f"loss term '{name}'": cost for name, cost in terms.items()}, state.step)
-    decoded.add_to(value_gradients)
-    refuse_infinite({"gradient": value_gradients.flatten(1).abs().amax(1)}, state.step)
-    events = _Events.of(lists, value_gradients)
-    rate = torch.as_tensor(training.learning_rate).expand(state.stack.members) * rate_factor(state.step, training)
-    if training.clip is None and not weight_gradients and state.stack.pre_bias is None:
+    forward = Forward(x, decoded.codes, decoded.reconstruction)
+    costs = find_costs(state.stack, forward, decoded.fidelity, mechanisms, signals)
+    refuse_infinite({f"loss term '{name}'": cost for name, cost in costs.terms.items()}, state.step)
+    decoded.add_to(costs.in_values)
+    refuse_infinite({"gradient": costs.in_values.flatten(1).abs().amax(1)}, state.step)
+    events = _Events.of(lists, costs.in_values)
+    rate = rates(state, training)
+    if training.clip is None and not costs.in_weights and state.stack.pre_bias is None:
         _update_at_once(state, events, decoded, rate)
     else:
-        gradients = _all_gradients(state.stack, events, decoded, weight_gradients)
+        gradients = _all_gradients(state.stack, events, decoded, costs.in_weights)
         apply_gradients(state, gradients, gradient_lengths(gradients), rate, training)
-    forward = Forward(x, decoded.codes, decoded.reconstruction)
-    return conclude(state, forward, terms, mechanisms, signals)
-
-
-def applies(stack: Stack, mechanisms: Mechanisms) -> bool:
-    """Lists serve relu and top-k in float32, where no mechanism reaches into the pre-activations."""
-    reaches_in = any(type(mechanism).encode is not Mechanism.encode for mechanism in mechanisms.values())
-    return isinstance(stack.activation, Relu | TopK) and stack.encoder.dtype == torch.float32 and not reaches_in
+    return conclude(state, forward, costs.terms, mechanisms, signals)
 
 
 @dataclass(frozen=True)
@@ -80,7 +73,7 @@ class _Decoded:
         lists_kernels.reconstruct(
             lists.features, lists.values, lists.counts, decoder, offset, rows, reconstruction, squares
         )
-        shared = samples * (dimensions if training.fidelity == "mean_square" else 1)
+        shared = shared_by(training, samples, dimensions)
         fidelity = torch.from_numpy(squares).sum(1) / shared
         return cls(
             stack, lists, lists.codes(), rows, torch.from_numpy(reconstruction), fidelity, np.float32(2 / shared)
@@ -97,28 +90,6 @@ class _Decoded:
             self.scale,
             value_gradients.numpy(),
         )
-
-
-def _costs(
-    stack: Stack, decoded: _Decoded, x: Tensor, mechanisms: Mechanisms, signals: Signals
-) -> tuple[Terms, Tensor, dict[str, Tensor]]:
-    """Every cost, and the penalties' gradients: in the values that fired, and in weights where there are any."""
-    terms, leaves = {"fidelity": decoded.fidelity}, stack.leaves()
-    values = decoded.codes.values.detach().requires_grad_()
-    forward = Forward(x, Codes(decoded.codes.features, values, stack.features), decoded.reconstruction)
-    for name, mechanism in mechanisms.items():
-        cost = mechanism.penalty(forward, leaves, signals)
-        if cost is not None:
-            terms[name] = cost
-    penalties = [cost for name, cost in terms.items() if name != "fidelity" and cost.requires_grad]
-    named = leaves.parameters()
-    found: list[Tensor | None] = [None] * (1 + len(named))
-    if penalties:
-        inputs = [values, *named.values()]
-        found = list(torch.autograd.grad(torch.stack(penalties).sum(), inputs, allow_unused=True))
-    in_values = torch.zeros_like(values, memory_format=torch.contiguous_format) if found[0] is None else found[0]
-    in_weights = {name: gradient for name, gradient in zip(named, found[1:], strict=True) if gradient is not None}
-    return {name: cost.detach() for name, cost in terms.items()}, in_values.contiguous(), in_weights
 
 
 @dataclass(frozen=True)
@@ -155,17 +126,6 @@ class _Events:
 
 def _update_at_once(state: State, events: _Events, decoded: _Decoded, rate: Float[Tensor, "m"]) -> None:
     """Gradients, Adam and unit rows in one pass over the weights."""
-    adam, weights = state.adam, state.stack.parameters()
-    for age in adam.age.values():
-        age.add_(1)
-    age = adam.age["encoder"]
-    rates = rate[:, None] / (1 - BETA1**age)
-    corrections = (1 - BETA2**age).sqrt()
-    triples = [
-        tensors[name].numpy()
-        for name in ("encoder", "encoder_bias", "decoder")
-        for tensors in (weights, adam.mean, adam.square)
-    ]
     kernels.update_weights(
         events.starts,
         events.samples,
@@ -174,9 +134,8 @@ def _update_at_once(state: State, events: _Events, decoded: _Decoded, rate: Floa
         decoded.x,
         decoded.reconstruction.numpy(),
         decoded.scale,
-        rates.float().numpy(),
-        corrections.float().numpy(),
-        *triples,
+        *grown_older(state, rate),
+        *weights_and_moments(state),
     )
 
 

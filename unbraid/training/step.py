@@ -10,7 +10,6 @@ import torch
 from torch.nn.functional import normalize
 
 from unbraid.axes import Float, Tensor
-from unbraid.codes import Codes
 from unbraid.dictionaries.stack import Dictionary, Stack
 from unbraid.errors import NotFinite
 from unbraid.mechanisms.mechanism import Forward, Mechanisms, Memory, Reset, Signals, gather_signals, refuse_loose_ends
@@ -46,10 +45,10 @@ class State:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a step reports: its costs, and what fired in its batch."""
+    """What a step reports: its costs, and how many features fired in a sample, on average."""
 
     terms: Terms
-    codes: Codes
+    l0: Float[Tensor, "m"]
 
 
 def step(state: State, x: Float[Tensor, "b d"], training: Training, mechanisms: Mechanisms) -> Outcome:
@@ -69,9 +68,13 @@ def step(state: State, x: Float[Tensor, "b d"], training: Training, mechanisms: 
     total = torch.stack(list(terms.values())).sum()  # over members too: members never share a parameter
     gradients = dict(zip(named, torch.autograd.grad(total, list(named.values())), strict=True))
 
-    rate = torch.as_tensor(training.learning_rate).expand(state.stack.members) * rate_factor(state.step, training)
-    apply_gradients(state, gradients, gradient_lengths(gradients), rate, training)
+    apply_gradients(state, gradients, gradient_lengths(gradients), rates(state, training), training)
     return conclude(state, forward.detached(), terms, mechanisms, signals)
+
+
+def rates(state: State, training: Training) -> Float[Tensor, "m"]:
+    """Each member's learning rate at this step."""
+    return torch.as_tensor(training.learning_rate).expand(state.stack.members) * rate_factor(state.step, training)
 
 
 @torch.no_grad()
@@ -96,7 +99,7 @@ def conclude(state: State, forward: Forward, terms: Terms, mechanisms: Mechanism
         if reset is not None:
             apply_reset(state, reset, mechanisms)
     state.step += 1
-    return Outcome({name: cost.detach() for name, cost in terms.items()}, forward.codes)
+    return Outcome({name: cost.detach() for name, cost in terms.items()}, forward.codes.l0().double().mean(-1))
 
 
 def run_forward(stack: Stack, x: Float[Tensor, "b d"], mechanisms: Mechanisms, signals: Signals) -> Forward:

@@ -1,0 +1,64 @@
+"""Take a step the cheapest way there is: by lists where codes are sparse, by dense products where they are not.
+
+Members of one stack may differ in that; where they do, each takes the step alone. The choice is a function of the
+batch and the weights, so a run that resumes chooses alike.
+"""
+
+import torch
+
+from unbraid.dictionaries.activations import Relu, TopK
+from unbraid.dictionaries.lists import Inputs, too_dense
+from unbraid.dictionaries.stack import Stack
+from unbraid.mechanisms.mechanism import Mechanism, Mechanisms
+from unbraid.members import one_of
+from unbraid.training.adam import Adam
+from unbraid.training.dense_step import dense_step
+from unbraid.training.schedule import Training
+from unbraid.training.sparse_step import sparse_step
+from unbraid.training.step import Outcome, State
+
+
+def applies(stack: Stack, mechanisms: Mechanisms) -> bool:
+    """Relu and top-k in float32, where no mechanism reaches into the pre-activations."""
+    reaches_in = any(type(mechanism).encode is not Mechanism.encode for mechanism in mechanisms.values())
+    return isinstance(stack.activation, Relu | TopK) and stack.encoder.dtype == torch.float32 and not reaches_in
+
+
+def fast_step(state: State, inputs: Inputs, training: Training, mechanisms: Mechanisms) -> Outcome:
+    """Advance `state` by one batch, in place; a cost that is not finite stops before that member changed."""
+    if not too_dense(state.stack, inputs).any():
+        outcome = sparse_step(state, inputs, training, mechanisms)
+        if outcome is not None:
+            return outcome
+    outcomes = [_member_step(state, index, inputs, training, mechanisms) for index in range(state.stack.members)]
+    state.step += 1
+    return _joined(outcomes)
+
+
+def _member_step(state: State, index: int, inputs: Inputs, training: Training, mechanisms: Mechanisms) -> Outcome:
+    """One member's step, on its part of the same tensors."""
+    alone = _member(state, index)
+    settings = one_of(training, index)
+    own = {name: one_of(mechanism, index) for name, mechanism in mechanisms.items()}
+    outcome = None
+    if not too_dense(alone.stack, inputs).any():
+        outcome = sparse_step(alone, inputs, settings, own)
+    outcome = outcome or dense_step(alone, inputs, settings, own)
+    for name, memory in alone.memories.items():
+        for key, tensor in memory.items():
+            state.memories[name][key][index : index + 1] = tensor
+    return outcome
+
+
+def _member(state: State, index: int) -> State:
+    def part(named: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {name: tensor[index : index + 1] for name, tensor in named.items()}
+
+    adam = Adam(part(state.adam.mean), part(state.adam.square), part(state.adam.age))
+    memories = {name: part(memory) for name, memory in state.memories.items()}
+    return State(state.stack.member(index), adam, memories, state.step)
+
+
+def _joined(outcomes: list[Outcome]) -> Outcome:
+    terms = {name: torch.cat([outcome.terms[name] for outcome in outcomes]) for name in outcomes[0].terms}
+    return Outcome(terms, torch.cat([outcome.l0 for outcome in outcomes]))
