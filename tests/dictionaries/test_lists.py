@@ -6,7 +6,7 @@ import torch
 
 from unbraid.dictionaries import Dictionary, Relu, Stack, TopK
 from unbraid.dictionaries import lists as making
-from unbraid.dictionaries.lists import SPARE_SLOTS, Inputs, encode_lists, too_dense
+from unbraid.dictionaries.lists import Inputs, encode_lists, too_dense
 from unbraid.worlds import Superposition
 
 WORLD = Superposition(dimensions=24, features=40, active=3.0)
@@ -49,13 +49,21 @@ def test_dense_codes_are_declined():
     assert not too_dense(stack(TopK(k=5), bias=0.3), PLAIN).any()
 
 
-def test_one_sample_too_many_beyond_the_probe_is_declined_too():
+def test_a_sample_that_needs_more_room_gets_it(monkeypatch):
+    monkeypatch.setattr(making, "FIRST_SLOTS", 4)
     one = stack(Relu(), bias=-0.5)
     x = torch.zeros(200, 24)
-    assert encode_lists(one, Inputs(x)) is not None
     x[150] = 100 * one.encoder[0].sum(0)
-    assert (one.encode(x).l0()[0, 150] > SPARE_SLOTS).all()
-    assert encode_lists(one, Inputs(x)) is None
+    expected = one.encode(x)
+    assert expected.l0()[0, 150] > 4
+    lists = encode_lists(one, Inputs(x))
+    assert lists is not None
+    torch.testing.assert_close(lists.codes().to_dense(), expected.to_dense(), rtol=1e-5, atol=1e-4)
+
+
+def test_lists_are_declined_where_nearly_everything_fires(monkeypatch):
+    monkeypatch.setattr(making, "FIRST_SLOTS", 4)
+    assert encode_lists(stack(Relu(), bias=0.3), PLAIN) is None
 
 
 def test_unused_slots_hold_nothing():

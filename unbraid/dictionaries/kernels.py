@@ -41,6 +41,48 @@ def append_positive(pre, bias, first, features, values, counts):
 
 
 @compiled(parallel=True)
+def append_screened(screen, x, encoder, bias, features, values, counts):
+    """The same by a screen: where it is positive a feature may fire, and its pre-activation is made exactly."""
+    samples, width = screen.shape
+    whole = width - width % CHUNK
+    for b in prange(samples):
+        row, used = screen[b], counts[b]
+        for start in range(0, whole, CHUNK):
+            if _any_positive(row, start):
+                used = _append_exact(row, start, start + CHUNK, x[b], encoder, bias, features[b], values[b], used)
+        counts[b] = _append_exact(row, whole, width, x[b], encoder, bias, features[b], values[b], used)
+
+
+@compiled(inline="always")
+def _any_positive(row, start):
+    largest = np.int16(0)
+    for j in range(CHUNK):
+        largest = max(largest, row[start + j])
+    return largest > 0
+
+
+@compiled(inline="always")
+def _append_exact(row, start, stop, x, encoder, bias, features, values, used):
+    for j in range(start, stop):
+        if row[j] > 0:
+            value = bias[j] + _dot(x, encoder[j])
+            if value > 0:
+                if used < features.shape[0]:
+                    features[used] = j
+                    values[used] = value
+                used += 1
+    return used
+
+
+@compiled(inline="always")
+def _dot(a, b):
+    total = np.float32(0.0)
+    for j in range(a.shape[0]):
+        total += a[j] * b[j]
+    return total
+
+
+@compiled(parallel=True)
 def append_positive_planted(planted, strengths, products, bias, first, features, values, counts):
     """The same where x is a short sum of planted directions: pre-activations are that sum of the rows of `products`."""
     samples, most = planted.shape
@@ -146,38 +188,43 @@ def clear_unused(values, features, counts):
 
 
 @compiled(parallel=True)
-def reconstruct(features, values, counts, decoder, offset, x, reconstruction, squares):
-    """Each sample as the sum of the rows that fired, and its squared error."""
+def decode(features, values, counts, decoder, offset, x, scale, reconstruction, error, squares, gradients):
+    """Each sample as the sum of the rows that fired, its error and its square, and the codes' gradients of that.
+
+    The gradient of a code is scale · (error · direction).
+    """
     members, samples, dimensions = reconstruction.shape
     for i in prange(members * samples):
         m, b = i // samples, i % samples
-        row = reconstruction[m, b]
+        row, left, count = reconstruction[m, b], error[m, b], counts[m, b]
         for j in range(dimensions):
             row[j] = offset[m, j]
-        for k in range(counts[m, b]):
-            value, direction = values[m, b, k], decoder[m, features[m, b, k]]
-            for j in range(dimensions):
-                row[j] += value * direction[j]
+        add_rows(row, decoder[m], features[m, b], values[m, b], 0, count)
         square = np.float32(0.0)
         for j in range(dimensions):
-            error = row[j] - x[b, j]
-            square += error * error
+            left[j] = row[j] - x[b, j]
+            square += left[j] * left[j]
         squares[m, b] = square
+        for k in range(count):
+            gradients[m, b, k] = scale * _dot(left, decoder[m, features[m, b, k]])
+        for k in range(count, gradients.shape[2]):
+            gradients[m, b, k] = 0
 
 
-@compiled(parallel=True)
-def code_gradients(features, counts, decoder, x, reconstruction, scale, gradients):
-    """Add to each code's gradient that of the squared error: scale · (error · direction)."""
-    members, samples, dimensions = reconstruction.shape
-    for i in prange(members * samples):
-        m, b = i // samples, i % samples
-        row = reconstruction[m, b]
-        for k in range(counts[m, b]):
-            direction = decoder[m, features[m, b, k]]
-            product = np.float32(0.0)
-            for j in range(dimensions):
-                product += (row[j] - x[b, j]) * direction[j]
-            gradients[m, b, k] += scale * product
+@compiled(inline="always")
+def add_rows(total, rows, places, weights, start, stop):
+    """Add the rows at these places, each times its weight; four at a time, to touch `total` less."""
+    dimensions = total.shape[0]
+    fours = stop - (stop - start) % 4
+    for k in range(start, fours, 4):
+        a, b, c, d = rows[places[k]], rows[places[k + 1]], rows[places[k + 2]], rows[places[k + 3]]
+        p, q, r, s = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
+        for j in range(dimensions):
+            total[j] += (p * a[j] + q * b[j]) + (r * c[j] + s * d[j])
+    for k in range(fours, stop):
+        row, weight = rows[places[k]], weights[k]
+        for j in range(dimensions):
+            total[j] += weight * row[j]
 
 
 @compiled(parallel=True)

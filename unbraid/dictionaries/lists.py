@@ -12,7 +12,7 @@ import torch
 
 from unbraid.axes import Bool, Float, Tensor
 from unbraid.codes import Codes
-from unbraid.dictionaries import kernels
+from unbraid.dictionaries import kernels, screen
 from unbraid.dictionaries.activations import TopK
 from unbraid.dictionaries.stack import Stack
 
@@ -22,10 +22,10 @@ PLANTED_BLOCK = 512
 """How many features at a time, where directions are planted: their products then stay in the cache."""
 PROBE = 32
 """So many samples are tried first, to see whether codes are too dense for lists."""
-DENSE_SHARE = 1 / 8
+DENSE_SHARE = 1 / 4
 """Where more than this share of the features fires, dense products are cheaper."""
-SPARE_SLOTS = 4
-"""Lists have so many times the room that the fullest of the first samples needs."""
+FIRST_SLOTS = 256
+"""Lists have this much room a sample at first; where that is not enough, they are made again with more."""
 
 
 @dataclass(frozen=True)
@@ -64,48 +64,68 @@ def too_dense(stack: Stack, inputs: Inputs) -> Bool[Tensor, "m"]:
 
 
 def encode_lists(stack: Stack, inputs: Inputs) -> Lists | None:
-    """What fires, as lists; None where some sample has far more than the first few."""
-    members, samples, slots = stack.members, len(inputs.x), _slots(stack, inputs)
+    """What fires, as lists; None where that is so much that dense products are cheaper."""
+    slots = stack.activation.k if isinstance(stack.activation, TopK) else min(stack.features, FIRST_SLOTS)
+    lists = _encode_into(slots, stack, inputs)
+    fullest = int(lists.counts.max(initial=0))
+    if fullest <= slots:
+        return lists
+    if lists.counts.mean(1).max() > DENSE_SHARE * stack.features:
+        return None
+    return _encode_into(fullest, stack, inputs)
+
+
+def _encode_into(slots: int, stack: Stack, inputs: Inputs) -> Lists:
+    """Lists with this much room a sample; counts tell where a sample has more."""
+    members, samples = stack.members, len(inputs.x)
     lists = Lists(
         np.empty((members, samples, slots), np.int32),
         np.empty((members, samples, slots), np.float32),
         np.zeros((members, samples), np.int64),
         stack.features,
     )
+    append = _append_largest if isinstance(stack.activation, TopK) else _append_positive
     bias = stack.shifted_bias().numpy()
     for member in range(members):
         part = Lists(lists.features[member], lists.values[member], lists.counts[member], stack.features)
-        encoder = stack.encoder[member]
-        if isinstance(stack.activation, TopK):
-            _append_largest(part, encoder, bias[member], inputs.x)
-        else:
-            _append_positive(part, encoder, bias[member], inputs)
-            if part.counts.max(initial=0) > slots:
-                return None
+        append(part, stack.encoder[member], bias[member], inputs)
     return lists
 
 
-def _slots(stack: Stack, inputs: Inputs) -> int:
-    """Room for what fires: for top-k exactly k, else a few times what the fullest of the first samples needs."""
-    if isinstance(stack.activation, TopK):
-        return stack.activation.k
-    fullest = (stack.pre_activations(inputs.x[:PROBE]) > 0).sum(-1).max()
-    return min(stack.features, SPARE_SLOTS * (1 + int(fullest)))
-
-
-def _append_largest(part: Lists, encoder: Tensor, bias: np.ndarray, x: Tensor) -> None:
-    for rows, product in _products(x, encoder):
+def _append_largest(part: Lists, encoder: Tensor, bias: np.ndarray, inputs: Inputs) -> None:
+    for rows, product in _products(inputs.x, encoder):
         kernels.append_largest(product, bias, part.features[rows], part.values[rows], part.counts[rows])
 
 
 def _append_positive(part: Lists, encoder: Tensor, bias: np.ndarray, inputs: Inputs) -> None:
-    """Fill one member's lists; counts tell where a sample has more than there are slots."""
     planted, directions = inputs.mixture, inputs.directions
     if planted is not None and directions is not None and 4 * len(directions) <= len(inputs.x):
         _append_planted(part, encoder, bias, planted, directions)
         return
+    if screen.pays():
+        _append_screened(part, encoder, bias, inputs.x)
+        return
     for rows, product in _products(inputs.x, encoder):
         kernels.append_positive(product, bias, 0, part.features[rows], part.values[rows], part.counts[rows])
+
+
+def _append_screened(part: Lists, encoder: Tensor, bias: np.ndarray, x: Tensor) -> None:
+    screened, screening = screen.of_inputs(x), screen.of_encoder(encoder, torch.from_numpy(bias))
+    rows = max(1, min(len(x), BLOCK_BYTES // (2 * len(encoder))))
+    buffer = torch.empty(rows, len(encoder), dtype=torch.bfloat16)
+    exact = x.contiguous().numpy()
+    for start in range(0, len(x), rows):
+        block = slice(start, start + rows)
+        signs = screen.signs(screened[block], screening, buffer[: len(screened[block])])
+        kernels.append_screened(
+            signs,
+            exact[block],
+            encoder.numpy(),
+            bias,
+            part.features[block],
+            part.values[block],
+            part.counts[block],
+        )
 
 
 def _append_planted(part: Lists, encoder: Tensor, bias: np.ndarray, planted: Codes, directions: Tensor) -> None:

@@ -6,52 +6,40 @@ The mathematics are those of `adam.py`; events and the rules of these loops are 
 import numpy as np
 from numba import prange
 
-from unbraid.dictionaries.kernels import compiled
+from unbraid.dictionaries.kernels import add_rows, compiled
 from unbraid.training.adam import BETA1, BETA2, EPSILON
 
 
 @compiled(parallel=True)
-def weight_gradients(starts, samples, values, gradients, x, reconstruction, scale, encoder, encoder_bias, decoder):
+def weight_gradients(starts, samples, values, gradients, x, error, scale, encoder, encoder_bias, decoder):
     """Write the gradients of all weights, each row the sum over the events of its feature."""
     members, width = encoder_bias.shape
     for i in prange(members * width):
         m, f = i // width, i % width
+        start, stop = starts[m, f], starts[m, f + 1]
         encoder_bias[m, f] = _sum_events(
-            m,
-            starts[m, f],
-            starts[m, f + 1],
-            samples,
-            values,
-            gradients,
-            x,
-            reconstruction,
-            scale,
-            encoder[m, f],
-            decoder[m, f],
+            start, stop, samples[m], values[m], gradients[m], x, error[m], scale, encoder[m, f], decoder[m, f]
         )
 
 
 @compiled(inline="always")
-def _sum_events(m, start, stop, samples, values, gradients, x, reconstruction, scale, encoder_row, decoder_row):
+def _sum_events(start, stop, samples, values, gradients, x, error, scale, encoder_row, decoder_row):
     """Put one feature's gradients in its rows, and give that of its bias."""
-    dimensions = encoder_row.shape[0]
+    encoder_row[:] = 0
+    decoder_row[:] = 0
+    add_rows(encoder_row, x, samples, gradients, start, stop)
+    add_rows(decoder_row, error, samples, values, start, stop)
+    for j in range(decoder_row.shape[0]):
+        decoder_row[j] *= scale
     total = np.float32(0.0)
-    for j in range(dimensions):
-        encoder_row[j] = 0
-        decoder_row[j] = 0
     for event in range(start, stop):
-        b = samples[m, event]
-        gradient, value = gradients[m, event], scale * values[m, event]
-        total += gradient
-        for j in range(dimensions):
-            encoder_row[j] += gradient * x[b, j]
-            decoder_row[j] += value * (reconstruction[m, b, j] - x[b, j])
+        total += gradients[event]
     return total
 
 
 @compiled(parallel=True)
 def update_weights(
-    starts, samples, values, gradients, x, reconstruction, scale, rates, corrections,
+    starts, samples, values, gradients, x, error, scale, rates, corrections,
     encoder, encoder_mean, encoder_square,
     encoder_bias, bias_mean, bias_square,
     decoder, decoder_mean, decoder_square,
@@ -64,11 +52,11 @@ def update_weights(
     for i in prange(members * width):
         m, f = i // width, i % width
         rate, correction = rates[m, f], corrections[m, f]
+        start, stop = starts[m, f], starts[m, f + 1]
         encoder_row, decoder_row = np.empty(dimensions, np.float32), np.empty(dimensions, np.float32)
         total = _sum_events(
-            m, starts[m, f], starts[m, f + 1], samples, values, gradients, x, reconstruction, scale, encoder_row,
-            decoder_row,
-        )  # fmt: skip
+            start, stop, samples[m], values[m], gradients[m], x, error[m], scale, encoder_row, decoder_row
+        )
         _adam_row(encoder_row, encoder[m, f], encoder_mean[m, f], encoder_square[m, f], rate, correction)
         _adam_row(decoder_row, decoder[m, f], decoder_mean[m, f], decoder_square[m, f], rate, correction)
         _adam_bias(total, m, f, encoder_bias, bias_mean, bias_square, rate, correction)

@@ -38,9 +38,9 @@ def sparse_step(state: State, inputs: Inputs, training: Training, mechanisms: Me
     forward = Forward(x, decoded.codes, decoded.reconstruction)
     costs = find_costs(state.stack, forward, decoded.fidelity, mechanisms, signals)
     refuse_infinite({f"loss term '{name}'": cost for name, cost in costs.terms.items()}, state.step)
-    decoded.add_to(costs.in_values)
-    refuse_infinite({"gradient": costs.in_values.flatten(1).abs().amax(1)}, state.step)
-    events = _Events.of(lists, costs.in_values)
+    in_values = costs.in_values.add_(decoded.gradients)
+    refuse_infinite({"gradient": in_values.flatten(1).abs().amax(1)}, state.step)
+    events = _Events.of(lists, in_values)
     rate = rates(state, training)
     if training.clip is None and not costs.in_weights and state.stack.pre_bias is None:
         _update_at_once(state, events, decoded, rate)
@@ -52,44 +52,39 @@ def sparse_step(state: State, inputs: Inputs, training: Training, mechanisms: Me
 
 @dataclass(frozen=True)
 class _Decoded:
-    """Lists decoded: the reconstruction, its squared error per member, and what scales that error's gradient."""
+    """Lists decoded: reconstruction, error, its square per member, and that square's gradients in the codes."""
 
-    stack: Stack
-    lists: Lists
     codes: Codes
     x: np.ndarray
     reconstruction: Tensor
+    error: np.ndarray
     fidelity: Float[Tensor, "m"]
     scale: np.float32
+    gradients: Float[Tensor, "m b k"]
 
     @classmethod
     def of(cls, stack: Stack, lists: Lists, x: Tensor, training: Training) -> "_Decoded":
-        members, samples, dimensions = stack.members, *x.shape
-        reconstruction = np.empty((members, samples, dimensions), np.float32)
-        squares = np.empty((members, samples), np.float32)
-        offset = np.zeros((members, dimensions), np.float32) if stack.pre_bias is None else stack.pre_bias.numpy()
-        rows = x.contiguous().numpy()
-        decoder = stack.decoder.numpy()
-        lists_kernels.reconstruct(
-            lists.features, lists.values, lists.counts, decoder, offset, rows, reconstruction, squares
+        codes, shape = lists.codes(), (stack.members, *x.shape)
+        reconstruction, error = np.empty(shape, np.float32), np.empty(shape, np.float32)
+        squares, gradients = np.empty(shape[:2], np.float32), np.empty(codes.values.shape, np.float32)
+        offset = np.zeros((shape[0], shape[2]), np.float32) if stack.pre_bias is None else stack.pre_bias.numpy()
+        rows, shared = x.contiguous().numpy(), shared_by(training, *x.shape)
+        scale = np.float32(2 / shared)
+        lists_kernels.decode(
+            lists.features,
+            lists.values,
+            lists.counts,
+            stack.decoder.numpy(),
+            offset,
+            rows,
+            scale,
+            reconstruction,
+            error,
+            squares,
+            gradients,
         )
-        shared = shared_by(training, samples, dimensions)
         fidelity = torch.from_numpy(squares).sum(1) / shared
-        return cls(
-            stack, lists, lists.codes(), rows, torch.from_numpy(reconstruction), fidelity, np.float32(2 / shared)
-        )
-
-    def add_to(self, value_gradients: Float[Tensor, "m b k"]) -> None:
-        """Add the squared error's part to the gradients of the values that fired."""
-        lists_kernels.code_gradients(
-            self.lists.features,
-            self.lists.counts,
-            self.stack.decoder.numpy(),
-            self.x,
-            self.reconstruction.numpy(),
-            self.scale,
-            value_gradients.numpy(),
-        )
+        return cls(codes, rows, torch.from_numpy(reconstruction), error, fidelity, scale, torch.from_numpy(gradients))
 
 
 @dataclass(frozen=True)
@@ -132,7 +127,7 @@ def _update_at_once(state: State, events: _Events, decoded: _Decoded, rate: Floa
         events.values,
         events.gradients,
         decoded.x,
-        decoded.reconstruction.numpy(),
+        decoded.error,
         decoded.scale,
         *grown_older(state, rate),
         *weights_and_moments(state),
@@ -150,12 +145,12 @@ def _all_gradients(
         events.values,
         events.gradients,
         decoded.x,
-        decoded.reconstruction.numpy(),
+        decoded.error,
         decoded.scale,
         *(gradients[name].numpy() for name in ("encoder", "encoder_bias", "decoder")),
     )
     if stack.pre_bias is not None:
-        total = (decoded.reconstruction - torch.from_numpy(decoded.x)).sum(1) * float(decoded.scale)
+        total = torch.from_numpy(decoded.error).sum(1) * float(decoded.scale)
         gradients["pre_bias"] = total - (gradients["encoder_bias"][:, None] @ stack.encoder)[:, 0]
         gradients["encoder"] -= gradients["encoder_bias"][..., None] * stack.pre_bias[:, None]
     for name, gradient in weight_gradients.items():
