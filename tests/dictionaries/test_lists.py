@@ -27,6 +27,7 @@ def stack(activation, bias=-0.5, features=150, pre_bias=False):
 @pytest.mark.parametrize("activation", [Relu(), TopK(k=1), TopK(k=7), TopK(k=150)], ids=str)
 def test_lists_hold_what_the_dense_encoder_says(activation, inputs, pre_bias, monkeypatch):
     monkeypatch.setattr(making, "BLOCK_BYTES", 4 * 150 * 64)  # several blocks of samples, the last one short
+    monkeypatch.setattr(making, "SCREENED_BLOCK", 64)
     monkeypatch.setattr(making, "PLANTED_BLOCK", 64)  # several blocks of features, the last one short
     one = stack(activation, pre_bias=pre_bias)
     lists = encode_lists(one, inputs)

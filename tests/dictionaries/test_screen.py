@@ -57,6 +57,7 @@ def test_zeros_fire_by_their_bias_alone():
 def test_with_and_without_a_screen_the_same_fires(pays, monkeypatch):
     monkeypatch.setattr(screen, "pays", lambda: pays)
     monkeypatch.setattr(making, "BLOCK_BYTES", 4 * 200 * 64)
+    monkeypatch.setattr(making, "SCREENED_BLOCK", 64)
     x, encoder, bias = drawn(99)
     stack = Stack.start(Dictionary(features=200, activation=Relu()), 48, [0]).with_parameters(
         {"encoder": encoder[None], "encoder_bias": bias[None] * 3}

@@ -41,7 +41,7 @@ def append_positive(pre, bias, first, features, values, counts):
 
 
 @compiled(parallel=True)
-def append_screened(screen, x, encoder, bias, features, values, counts):
+def append_screened(screen, x, encoder, bias, first, features, values, counts):
     """The same by a screen: where it is positive a feature may fire, and its pre-activation is made exactly."""
     samples, width = screen.shape
     whole = width - width % CHUNK
@@ -49,8 +49,10 @@ def append_screened(screen, x, encoder, bias, features, values, counts):
         row, used = screen[b], counts[b]
         for start in range(0, whole, CHUNK):
             if _any_positive(row, start):
-                used = _append_exact(row, start, start + CHUNK, x[b], encoder, bias, features[b], values[b], used)
-        counts[b] = _append_exact(row, whole, width, x[b], encoder, bias, features[b], values[b], used)
+                used = _append_exact(
+                    row, start, start + CHUNK, x[b], encoder, bias, first, features[b], values[b], used
+                )
+        counts[b] = _append_exact(row, whole, width, x[b], encoder, bias, first, features[b], values[b], used)
 
 
 @compiled(inline="always")
@@ -62,13 +64,13 @@ def _any_positive(row, start):
 
 
 @compiled(inline="always")
-def _append_exact(row, start, stop, x, encoder, bias, features, values, used):
+def _append_exact(row, start, stop, x, encoder, bias, first, features, values, used):
     for j in range(start, stop):
         if row[j] > 0:
             value = bias[j] + _dot(x, encoder[j])
             if value > 0:
                 if used < features.shape[0]:
-                    features[used] = j
+                    features[used] = first + j
                     values[used] = value
                 used += 1
     return used

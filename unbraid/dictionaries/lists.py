@@ -16,8 +16,10 @@ from unbraid.dictionaries import kernels, screen
 from unbraid.dictionaries.activations import TopK
 from unbraid.dictionaries.stack import Stack
 
-BLOCK_BYTES = 16 << 20
+BLOCK_BYTES = 8 << 20
 """About how much of the encoder's product is made at a time."""
+SCREENED_BLOCK = 2048
+"""How many features at a time are screened."""
 PLANTED_BLOCK = 512
 """How many features at a time, where directions are planted: their products then stay in the cache."""
 PROBE = 32
@@ -110,22 +112,26 @@ def _append_positive(part: Lists, encoder: Tensor, bias: np.ndarray, inputs: Inp
 
 
 def _append_screened(part: Lists, encoder: Tensor, bias: np.ndarray, x: Tensor) -> None:
-    screened, screening = screen.of_inputs(x), screen.of_encoder(encoder, torch.from_numpy(bias))
-    rows = max(1, min(len(x), BLOCK_BYTES // (2 * len(encoder))))
-    buffer = torch.empty(rows, len(encoder), dtype=torch.bfloat16)
-    exact = x.contiguous().numpy()
-    for start in range(0, len(x), rows):
-        block = slice(start, start + rows)
-        signs = screen.signs(screened[block], screening, buffer[: len(screened[block])])
-        kernels.append_screened(
-            signs,
-            exact[block],
-            encoder.numpy(),
-            bias,
-            part.features[block],
-            part.values[block],
-            part.counts[block],
-        )
+    screened, exact = screen.of_inputs(x), x.contiguous().numpy()
+    width = min(part.width, SCREENED_BLOCK)
+    rows = max(1, min(len(x), BLOCK_BYTES // (2 * width)))
+    memory = torch.empty(rows * width, dtype=torch.bfloat16)
+    for first in range(0, part.width, width):
+        block, its_bias = encoder[first : first + width], bias[first : first + width]
+        screening = screen.of_encoder(block, torch.from_numpy(its_bias))
+        for start in range(0, len(x), rows):
+            some = slice(start, start + rows)
+            buffer = memory[: len(screened[some]) * len(block)].view(-1, len(block))
+            kernels.append_screened(
+                screen.signs(screened[some], screening, buffer),
+                exact[some],
+                block.numpy(),
+                its_bias,
+                first,
+                part.features[some],
+                part.values[some],
+                part.counts[some],
+            )
 
 
 def _append_planted(part: Lists, encoder: Tensor, bias: np.ndarray, planted: Codes, directions: Tensor) -> None:
