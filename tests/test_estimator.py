@@ -9,6 +9,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 from unbraid import SparseAutoencoder, Superposition
+from unbraid.dictionaries import ACTIVATIONS
 from unbraid.errors import Refusal
 
 
@@ -33,6 +34,14 @@ def test_it_recovers_planted_directions_and_reconstructs(activation: str):
     np.testing.assert_allclose(np.linalg.norm(model.components_, axis=1), 1, atol=1e-5)
     assert ((codes - codes.min()) >= 0).all()
     assert 1 - ((model.inverse_transform(codes) - x) ** 2).sum() / ((x - x.mean(0)) ** 2).sum() > 0.7
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_any_kind_of_dictionary_fits(activation: str):
+    x = np.random.default_rng(0).normal(size=(64, 6))
+    model = SparseAutoencoder(5, activation=activation, k=2, steps=3, batch=8).fit(x)
+    assert model.stack_.activation.tree()["kind"] == activation
+    assert model.inverse_transform(model.transform(x)).shape == (64, 6)
 
 
 def test_it_drops_into_a_pipeline():

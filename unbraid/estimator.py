@@ -20,19 +20,22 @@ from unbraid.training.fit import train
 from unbraid.training.schedule import Training
 from unbraid.training.step import State
 
+COUNTED = ("topk", "batchtopk")
+PENALISED = ("relu", "jumprelu", "gated")
+
 
 class SparseAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """One dictionary trained on the rows of X: `transform` gives its codes, `components_` its unit directions.
 
-    `activation="topk"` fires the `k` largest; `"relu"` fires what is positive and is made sparse by the L1 weight
-    `sparsity` (per sample, against the squared error summed over dimensions).
+    `activation="topk"` and `"batchtopk"` fire the `k` largest; `"relu"`, `"jumprelu"` and `"gated"` are made sparse by
+    the weight `sparsity` (per sample, against the squared error summed over dimensions); `"variational"` by its prior.
     """
 
     def __init__(
         self,
         n_components: int = 64,
         *,
-        activation: Literal["relu", "topk"] = "relu",
+        activation: Literal["relu", "topk", "batchtopk", "jumprelu", "gated", "variational"] = "relu",
         k: int = 8,
         sparsity: float = 0.1,
         pre_bias: bool = True,
@@ -54,12 +57,13 @@ class SparseAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: N803, ARG002
         rows = torch.from_numpy(validate_data(self, X, dtype=np.float32, order="C"))  # pyright: ignore[reportArgumentType]
         seed = int(check_random_state(self.random_state).randint(1 << 31))
-        rule = {"kind": "topk", "k": self.k} if self.activation == "topk" else {"kind": self.activation}
+        rule = {"kind": self.activation, "k": self.k} if self.activation in COUNTED else {"kind": self.activation}
         settings = {"features": self.n_components, "activation": rule, "pre_bias": self.pre_bias}
         dictionary = check(Dictionary, settings, type(self).__name__)
         pace = {"steps": self.steps, "batch": self.batch, "learning_rate": float(self.learning_rate)}
         training = across([check(Training, pace, type(self).__name__)])
-        mechanisms = {"sparsity": across([Sparsity(weight=float(self.sparsity))])} if self.activation == "relu" else {}
+        penalised = self.activation in PENALISED
+        mechanisms = {"sparsity": across([Sparsity(weight=float(self.sparsity))])} if penalised else {}
         state = State.start(dictionary, rows.shape[1], mechanisms, [seed])
         if state.stack.pre_bias is not None:
             state.stack.pre_bias.copy_(rows.mean(0))
