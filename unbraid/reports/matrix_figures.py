@@ -108,7 +108,7 @@ def _value(grid: Grid, row: int, column: float, metric: str) -> float:
 
 
 def _write_cell(
-    axes: Axes, at: tuple[float, float], matrix: _Matrix, value: float, theirs: float | None, colour: np.ndarray
+    axes: Axes, at: tuple[int, int], matrix: _Matrix, value: float, theirs: float | None, colour: np.ndarray
 ) -> None:
     """Our value, and under it in brackets the source's."""
     light = float(colour[:3] @ [0.299, 0.587, 0.114]) > 0.5
