@@ -183,7 +183,7 @@ def test_numbers_in_cells_are_short_and_true():
     recon, mmcs, _, dead = MATRICES
     assert [recon.text(value) for value in (7e-5, 1.65e-3, 1e-9, float("nan"))] == ["0.70", "16.5", "0", "–"]
     assert [mmcs.text(value) for value in (0.9714, 1.0, 0.0, None)] == [".971", "1.000", ".000", "–"]
-    assert [dead.text(value) for value in (0, 12345.0)] == ["0", "12,345"]
+    assert [dead.text(value) for value in (0.0, 12345.0)] == ["0", "12,345"]
 
 
 def test_tracking_is_drawn_a_line_a_size(findings: Findings):

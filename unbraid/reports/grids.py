@@ -8,6 +8,8 @@ from unbraid.config import REPLICATES
 from unbraid.reports.findings import Findings, Setting, flat_sweep
 
 ROWS = "dictionary.features"
+TITLE = 10.0
+"""The size of letters of a title with two lines, of which the second is a grid's name."""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Print runs to the terminal as tables, or one run as JSON."""
 
+import shlex
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -92,7 +93,7 @@ def _print_best(console: Console, run: Run, settings: Sequence[Setting]) -> None
         cells += [number(metric, one.value(metric)) for metric in BESIDE]
         table.add_row(Text(one.label), *map(Text, cells))
     console.print("", table, sep="\n")
-    where = f"in {run.path / 'report.html'} and `unbraid show {run.name} --json`"
+    where = f"in {run.path / 'report.html'} and `unbraid show {shlex.quote(str(run.path))} --json`"
     console.print(Text(f"These are the {len(ranked)} of the highest MMCS; all {len(settings)} are {where}."))
 
 

@@ -8,7 +8,7 @@ from matplotlib.lines import Line2D
 
 from unbraid.reports.canvas import COLOURS, GREY, Picture, Plate, blank, key, name_axes, png, short
 from unbraid.reports.findings import Findings, Setting
-from unbraid.reports.grids import grids, ratio
+from unbraid.reports.grids import TITLE, grids, ratio
 from unbraid.reports.step_axis import log_steps
 
 SHOWN, THRESHOLD = 14, 0.9
@@ -73,7 +73,7 @@ def _picture(findings: Findings, place: int, title: str, setting: Setting) -> Pi
     axes.plot(where, np.full(len(where), 0.75 - len(shown)), "|", color=GREY, markersize=4)
     axes.set_yticks(-np.arange(len(shown)), [f"{rates[n]:.2g}" for n in shown])
     axes.set_ylim(0.5 - len(shown), 0.7)
-    name_axes(axes, title, "training step (log)", "probability to fire")
+    name_axes(axes, title, "training step (log)", "probability to fire", TITLE)
     key(figure, _key())
     return Picture(f"timeline-{place}", png(figure), _told(title, lives))
 

@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator
 
 from unbraid.reports.canvas import COLOURS, DASHES, MARKERS, Look, Picture, Plate, blank, handle, key, name_axes, png
 from unbraid.reports.findings import Findings, Setting
-from unbraid.reports.grids import Family, families, grids, ratio
+from unbraid.reports.grids import TITLE, Family, families, grids, ratio
 from unbraid.reports.step_axis import log_steps
 
 THRESHOLD = 0.9
@@ -118,7 +118,7 @@ def _lines(
         )
         handles.append(handle(style, label, marker=True))
     _scale(axes, np.concatenate([_mean(one.values) for _, one in drawn]), y)
-    name_axes(axes, f"{title}\n{family.name}" if family.name else title, "training step (log)", y)
+    name_axes(axes, f"{title}\n{family.name}" if family.name else title, "training step (log)", y, TITLE)
     key(figure, handles)
     ends = "; ".join(f"{label} {_mean(one.values)[-1]:.4g}" for label, one in drawn)
     return Picture(name, png(figure), f"{title} against training step, {family.name}. At the end: {ends}.")
@@ -147,7 +147,9 @@ def _thresholds(findings: Findings, family: Family, place: int) -> Picture | Non
     axes.set_xticks(thresholds, [f"{value:g}" for value in thresholds])
     axes.set_ylim(bottom=0)
     title = "Still learned at the end"
-    name_axes(axes, f"{title}\n{family.name}" if family.name else title, "least cosine that counts", "true features")
+    name_axes(
+        axes, f"{title}\n{family.name}" if family.name else title, "least cosine that counts", "true features", TITLE
+    )
     key(figure, handles)
     told = "; ".join(f"{label} {', '.join(f'{value:.4g}' for value in one.values.mean(0))}" for label, one in drawn)
     return Picture(f"thresholds-{place}", png(figure), f"{title} for thresholds {thresholds.tolist()}: {told}.")
