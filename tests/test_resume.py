@@ -37,7 +37,7 @@ samples = 1024
 log_every = 2
 checkpoint_every = 3
 [tracking]
-checks = 12
+checks = 6
 samples = 300
 [sweep]
 "dictionary.activation" = [{ kind = "relu" }, { kind = "topk", k = 4 }]
