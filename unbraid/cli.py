@@ -50,6 +50,9 @@ def run(
     name: Annotated[
         str | None, typer.Option(metavar="NAME", help="The run's name; by default config and time.")
     ] = None,
+    scale: Annotated[
+        str | None, typer.Option(metavar="SCALE", help="One of the config's scales, as small or full.")
+    ] = None,
     quiet: QuietOption = False,
 ) -> None:
     """Run a configuration: train, score, report. Prints the run directory last."""
@@ -58,9 +61,10 @@ def run(
     from unbraid.studies import find_config
     from unbraid.sweeps.grid import expand, refuse_swept, resolve
     from unbraid.sweeps.plan import refuse_too_large
+    from unbraid.sweeps.scales import at_scale
 
     path = find_config(config)
-    data, changes = read_toml(path), {}
+    data, changes = at_scale(read_toml(path), scale, str(path)), {}
     for override in overrides or []:
         changes = merge(changes, parse_override(override))
     data = merge(data, changes)
@@ -129,13 +133,17 @@ def report(
 
 @app.command()
 def configs() -> None:
-    """List the configurations that ship, each with the command that runs it."""
+    """List the configurations that ship, each with the command that runs it and the scales it has."""
     from unbraid.config import read_toml
     from unbraid.studies import shipped
+    from unbraid.sweeps.scales import scales_of
 
     for path in shipped():
-        typer.echo(f"{path.stem:24} {read_toml(path).get('title', '')}")
+        data = read_toml(path)
+        typer.echo(f"{path.stem:24} {data.get('title', '')}")
         typer.echo(f"{'':24} {path.read_text().splitlines()[0].removeprefix('# ')}")
+        if scales := scales_of(data, str(path)):
+            typer.echo(f"{'':24} --scale {' | '.join(scales)}")
 
 
 def main() -> None:

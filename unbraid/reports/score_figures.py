@@ -9,6 +9,7 @@ from unbraid.reports.canvas import (
     GREY,
     INK,
     SMALL,
+    SMALLER,
     Look,
     Picture,
     Plate,
@@ -21,10 +22,9 @@ from unbraid.reports.canvas import (
     png,
     short,
 )
-from unbraid.reports.findings import Findings, Score, Setting, finite
+from unbraid.reports.findings import MOST_ROWS, Findings, Score, Setting, finite
 from unbraid.reports.words import PLOTTED, estimate, wording
 
-MOST_ROWS = 24
 CHANCE: LineStyleType = (0.0, (2.0, 1.2))
 
 
@@ -69,7 +69,8 @@ def _key() -> list[Line2D]:
 def _name_row(axes: Axes, y: float, left: str, right: str) -> None:
     """The setting and its score above the row, where a long name has room."""
     across = axes.get_yaxis_transform()
-    axes.text(0, y + 0.36, plain(short(left, 36)), fontsize=SMALL, color=INK, va="center", transform=across)
+    size = SMALL if len(left) <= 36 else SMALLER
+    axes.text(0, y + 0.36, plain(short(left)), fontsize=size, color=INK, va="center", transform=across)
     axes.text(1, y + 0.36, right, fontsize=SMALL, color=INK, va="center", ha="right", transform=across)
 
 

@@ -1,5 +1,6 @@
 """Print runs to the terminal as tables, or one run as JSON."""
 
+import shlex
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -12,10 +13,13 @@ from rich.text import Text
 from unbraid.config import Tree
 from unbraid.errors import Refusal
 from unbraid.files import json_bytes
-from unbraid.reports.findings import Setting, environment, figure_paths, read_setting, sweep_size
+from unbraid.reports.findings import MOST_ROWS, Setting, environment, figure_paths, read_setting, sweep_size
 from unbraid.reports.sentences import what_was_run
 from unbraid.reports.words import MISSING, in_order, interval, number, seconds, wording
 from unbraid.runs import Run
+
+FEW_SETTINGS, BESIDE = 5, ("f1", "l0", "dead")
+"""Of very many settings so many are printed, with these scores beside MMCS."""
 
 
 def print_runs(runs: Sequence[Run], parent: Path) -> None:
@@ -45,6 +49,9 @@ def print_run(run: Run) -> None:
     console.print(Text(f"Finished in {seconds(status['seconds'])}."))
     scores = run.scores()
     settings = [read_setting(index, card) for index, card in enumerate(scores["settings"])]
+    if len(settings) > MOST_ROWS:
+        _print_best(console, run, settings)
+        return
     console.print("", _score_table(settings), sep="\n")
     if scores["differences"]:
         console.print("", _difference_table(settings, scores["differences"]), sep="\n")
@@ -75,6 +82,19 @@ def _print_unfinished(console: Console, run: Run, status: Tree) -> None:
     console.print(Text(f"{status['state'].capitalize()}{worked}{sentence}"), soft_wrap=True)
     if status["state"] != "running" and run.how_to_go_on not in sentence:
         console.print(Text(f"Go on with: {run.how_to_go_on}"), soft_wrap=True)
+
+
+def _print_best(console: Console, run: Run, settings: Sequence[Setting]) -> None:
+    """Of very many settings the best few, and where the rest is."""
+    ranked = sorted(settings, key=lambda one: -(one.value("mmcs") or 0.0))[:FEW_SETTINGS]
+    table = _table("setting", ["MMCS", "chance", *[wording(metric).heading for metric in BESIDE]], [])
+    for one in ranked:
+        cells = [number("mmcs", one.value("mmcs")), number("mmcs", one.scores["mmcs"].chance)]
+        cells += [number(metric, one.value(metric)) for metric in BESIDE]
+        table.add_row(Text(one.label), *map(Text, cells))
+    console.print("", table, sep="\n")
+    where = f"in {run.path / 'report.html'} and `unbraid show {shlex.quote(str(run.path))} --json`"
+    console.print(Text(f"These are the {len(ranked)} of the highest MMCS; all {len(settings)} are {where}."))
 
 
 def _score_table(settings: Sequence[Setting]) -> Table:
