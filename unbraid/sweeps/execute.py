@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from unbraid.config import Tree
 from unbraid.dictionaries import Stack
 from unbraid.errors import Refusal, Stopped
 from unbraid.files import read_arrays, write_json
@@ -45,6 +46,11 @@ def execute(run: Run, watcher: Watcher, signals: StopSignals | None = None) -> N
         note("failed", f"an error of ours: {problem!r:.200}")
         raise
     note("finished")
+
+
+def works(config: Tree, source: str) -> list[tuple[int, float]]:
+    """The work of every stack of a configuration, as a watcher plans it."""
+    return [work(group) for group in plan(expand(config, source))]
 
 
 def work(group: Sequence[Member]) -> tuple[int, float]:

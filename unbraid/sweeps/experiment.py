@@ -29,6 +29,7 @@ class Experiment(Record):
     """`seed` starts the dictionary; `world.seed` plants the truth and draws the data."""
 
     title: str = ""
+    scale: str = ""
     seed: int = Field(default=0, ge=0, lt=1 << 63)
     world: AnyWorld = Superposition()
     dictionary: Dictionary = Dictionary()
