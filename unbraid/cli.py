@@ -158,13 +158,17 @@ def claims(
 
 @app.command()
 def configs() -> None:
-    """List the configurations that ship, each with the command that runs it."""
+    """List the configurations that ship, each with the command that runs it and the scales it has."""
     from unbraid.config import read_toml
     from unbraid.studies import shipped
+    from unbraid.sweeps.scales import scales_of
 
     for path in shipped():
-        typer.echo(f"{path.stem:24} {read_toml(path).get('title', '')}")
+        data = read_toml(path)
+        typer.echo(f"{path.stem:24} {data.get('title', '')}")
         typer.echo(f"{'':24} {path.read_text().splitlines()[0].removeprefix('# ')}")
+        if scales := scales_of(data, str(path)):
+            typer.echo(f"{'':24} --scale {' | '.join(scales)}")
 
 
 def main() -> None:

@@ -8,7 +8,17 @@ import torch
 from scipy import integrate, stats
 from scipy.optimize import linear_sum_assignment
 
-from unbraid.metrics.recovery import best_cosine, cosines, match, matched_cosine, mcc, mmcs, recovered
+from unbraid.metrics.recovery import (
+    best_cosine,
+    cosines,
+    expected_best,
+    match,
+    matched_cosine,
+    mcc,
+    mmcs,
+    mmcs_with,
+    recovered,
+)
 
 
 def directions(seed, *shape):
@@ -143,3 +153,40 @@ def test_an_oracle_scores_the_published_ceiling(size, ceiling):
     table = cosines(truth, truth[None, :size])
     assert mmcs(table).item() == pytest.approx(ceiling, abs=0.01)
     assert mmcs(table).item() == pytest.approx((size + (512 - size) * expected_largest(size)) / 512, abs=0.004)
+
+
+# With a larger dictionary
+
+
+def test_mmcs_with_a_larger_dictionary_is_over_the_smaller_ones_own_entries():
+    own = torch.tensor([[[1.0, 0.0], [0.0, 3.0]], [[1.0, 0.0], [-1.0, 0.0]]])
+    larger = torch.tensor([[[0.6, 0.8], [0.8, -0.6], [-1.0, 0.0]], [[2.0, 0.0], [0.0, 1.0], [0.0, -1.0]]])
+    expected = [(0.8 + 0.8) / 2, (1.0 + 0.0) / 2]
+    for block in (1, 2, 100):
+        assert mmcs_with(own, larger, block).tolist() == pytest.approx(expected)
+
+
+def test_a_dictionary_is_wholly_in_one_that_contains_it():
+    own = unit(20, 3, 7, 5)
+    assert mmcs_with(own, torch.cat([unit(21, 3, 4, 5), -own, own], 1), 2).tolist() == pytest.approx([1, 1, 1])
+
+
+@pytest.mark.parametrize("size", [16, 1024, 4096])
+def test_random_dictionaries_score_the_expected_best_whatever_the_smaller_size(size):
+    assert expected_best(size, 256) == pytest.approx(expected_largest(size), abs=1e-5)
+    for own in (64, 512):
+        assert mmcs_with(unit(22, 1, own, 256), unit(23, 1, size, 256)).item() == pytest.approx(
+            expected_best(size, 256), abs=0.006
+        )
+
+
+def test_the_published_mmcs_of_oversized_dictionaries_with_larger_ones_begins_at_chance():
+    """The seed's figures for ratios 8 and 16 are .245 to .27; the next larger ones have 8,192 and 16,384 entries."""
+    assert expected_best(8192, 256) == pytest.approx(0.236, abs=0.003)
+    assert expected_best(16384, 256) == pytest.approx(0.245, abs=0.003)
+
+
+def test_in_two_dimensions_the_best_of_one_random_direction_is_nothing_and_of_two_is_known():
+    """The largest of two independent cosines of uniform angles is 4/π² on average."""
+    assert expected_best(1, 3) == pytest.approx(0, abs=1e-9)
+    assert expected_best(2, 2) == pytest.approx(4 / np.pi**2, abs=1e-3)

@@ -2,10 +2,12 @@
 
 MMCS = mean over true features t of  max over learned features f of  cos(t, f)        (signed)
 MCC  = mean cosine over the best one-to-one matching of true to learned features      (Hungarian)
+MMCS with a larger dictionary = mean over its own entries of the largest cosine with any entry of the larger
 """
 
 import numpy as np
 import torch
+from scipy import integrate, stats
 from scipy.optimize import linear_sum_assignment
 
 from unbraid.axes import Float, Int, Tensor
@@ -24,6 +26,23 @@ def best_cosine(cosine: Float[Tensor, "m n f"]) -> Float[Tensor, "m n"]:
 
 def mmcs(cosine: Float[Tensor, "m n f"]) -> Float[Tensor, "m"]:
     return best_cosine(cosine).mean(-1)
+
+
+def mmcs_with(own: Float[Tensor, "m f d"], larger: Float[Tensor, "m g d"], block: int = 1024) -> Float[Tensor, "m"]:
+    """How much of each member's own entries another dictionary has too; a block of entries at a time."""
+    parts = [
+        best_cosine(cosines(rows, other[None]))[0]
+        for mine, other in zip(own, larger, strict=True)
+        for rows in mine.split(block)
+    ]
+    return torch.cat(parts).reshape(len(own), -1).mean(-1)
+
+
+def expected_best(entries: int, dimensions: int) -> float:
+    """What a direction's best cosine is with so many random ones, on average: (1 + cosine) / 2 has a Beta law."""
+    law = stats.beta((dimensions - 1) / 2, (dimensions - 1) / 2, loc=-1, scale=2)
+    cosine = np.linspace(-1, 1, 20_001)
+    return float(1 - integrate.trapezoid(law.cdf(cosine) ** entries, cosine))
 
 
 def match(cosine: Float[Tensor, "m n f"]) -> Int[Tensor, "m n"]:

@@ -14,6 +14,7 @@ from unbraid.runs import Log, Run
 from unbraid.scoring import Scores, matched_order, score
 from unbraid.signals import StopSignals
 from unbraid.sweeps.grid import Member
+from unbraid.sweeps.tracker import Tracker
 from unbraid.training.fit import inputs_of, train
 from unbraid.training.schedule import rate_factor
 from unbraid.training.step import Outcome, State, refuse_infinite
@@ -36,9 +37,11 @@ class DictionaryWork:
         seeds = [member.experiment.seed for member in group]
         dictionary = group[0].experiment.dictionary
         self.state = State.start(dictionary, self.world.dimensions, self.mechanisms, seeds)
+        self.tracker = Tracker(self.folder, self.world, group[0].experiment.tracking, self.training.steps)
 
     def finish(self) -> None:
         if (self.folder / "scores.json").is_file():
+            self.tracker.drop_directions()
             self.watcher.advance(self.index, self.training.steps)
             return
         write_json(self.folder / "members.json", [_card(member) for member in self.group])
@@ -54,6 +57,7 @@ class DictionaryWork:
         write_arrays(self.folder / "weights.safetensors", _arrays(self.state.stack.parameters()))
         self.watcher.stage(f"scoring stack {self.index + 1}")
         self._score()
+        self.tracker.drop_directions()
 
     def _newest_checkpoint(self) -> Checkpoint | None:
         """The newest one that is whole and whose log is there; says what is passed over."""
@@ -61,6 +65,8 @@ class DictionaryWork:
         log = self.folder / "log.jsonl"
         if checkpoint and (not log.is_file() or log.stat().st_size < checkpoint.facts["log_bytes"]):
             checkpoint, passed_over = None, [*passed_over, f"{log} is shorter than the checkpoints say"]
+        if checkpoint and not self.tracker.can_go_on_from(checkpoint.step):
+            checkpoint, passed_over = None, [*passed_over, f"{self.folder / 'tracking'} lacks a check made before"]
         for sentence in passed_over:
             self.watcher.say(sentence)
         if passed_over:
@@ -69,10 +75,13 @@ class DictionaryWork:
 
     def _train(self, log: Log) -> None:
         try:
+            if self.state.step == 0:
+                self.tracker.look(self.state.stack, 0)
             for outcome in train(self.state, inputs_of(self.world, self.training), self.training, self.mechanisms):
                 last = self.state.step == self.training.steps
                 if self.state.step % self.saving.log_every == 0 or last:
                     self._write_line(log, outcome)
+                self.tracker.look(self.state.stack, self.state.step)
                 if self.signals.received is not None:
                     self._save(log)
                     where = f"and saved at step {self.state.step} of stack {self.index + 1}"
@@ -111,7 +120,7 @@ class DictionaryWork:
         tables = {**_arrays(scores.tables), **self._cosine_tables(scores)}
         tables["probabilities"] = self.world.probabilities.numpy()
         write_arrays(self.folder / "tables.safetensors", tables)
-        values = {name: value.tolist() for name, value in scores.values.items()}
+        values = {name: value.tolist() for name, value in {**scores.values, **self.tracker.conclude()}.items()}
         card = {"values": values, "chance": scores.chance, "ceiling": scores.ceiling}
         write_json(self.folder / "scores.json", card)
 

@@ -15,6 +15,7 @@ from unbraid.runs import Run
 from unbraid.signals import StopSignals
 from unbraid.sweeps.dictionary_work import DictionaryWork
 from unbraid.sweeps.grid import Member, expand
+from unbraid.sweeps.larger import compare_with_larger
 from unbraid.sweeps.plan import plan, refuse_too_large
 from unbraid.sweeps.summary import summarise
 
@@ -35,6 +36,8 @@ def execute(run: Run, watcher: Watcher, signals: StopSignals | None = None) -> N
         watcher.plan([work(group) for group in stacks])
         for index, group in enumerate(stacks):
             DictionaryWork(run, index, group, watcher, signals).finish()
+        watcher.stage("comparing dictionaries with larger ones")
+        compare_with_larger(run, stacks)
         write_json(run.path / "scores.json", summarise(run))
     except Stopped as stop:
         note("stopped", str(stop))

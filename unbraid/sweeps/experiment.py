@@ -25,8 +25,18 @@ class Saving(Record):
     checkpoint_every: int = Field(default=250, ge=1, le=10**12)
 
 
+class Tracking(Record):
+    """At how many steps, evenly spaced in their logarithm, true features are looked for while training (0: never).
+
+    Each time `samples` fresh samples tell which entries are dead. It does not change the result.
+    """
+
+    checks: int = Field(default=0, ge=0, le=1000)
+    samples: int = Field(default=40_960, ge=1, le=10**12)
+
+
 class Experiment(Record):
-    """`seed` starts the dictionary; `world.seed` plants the truth and draws the data."""
+    """`seed` starts the dictionary; `world.seed` plants the truth and draws the data; `scale` only says which it is."""
 
     title: str = ""
     scale: str = ""
@@ -37,6 +47,7 @@ class Experiment(Record):
     mechanisms: Enabled = Enabled()
     scoring: Scoring = Scoring()
     saving: Saving = Saving()
+    tracking: Tracking = Tracking()
 
     @model_validator(mode="after")
     def connect_the_mechanisms(self) -> Self:

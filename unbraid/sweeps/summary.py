@@ -1,7 +1,9 @@
 """From the scores of members to the scores of settings: mean, interval, chance, ceiling, and paired differences."""
 
 import json
+import math
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from unbraid.config import Tree
@@ -18,7 +20,7 @@ class _Setting:
     setting: Tree
     members: list[Tree] = field(default_factory=list)
     values: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Each metric's value by replicate."""
+    """Each metric's value by replicate; NaN where it has none."""
     chance: dict[str, list[float]] = field(default_factory=dict)
     ceiling: dict[str, list[float]] = field(default_factory=dict)
 
@@ -49,23 +51,33 @@ def _word(value: Any) -> str:
 def _collect(run: Run) -> dict[str, _Setting]:
     found: dict[str, _Setting] = {}
     for index, folder in enumerate(run.stacks()):
-        scores = read_json(folder / "scores.json")
+        scores = _all_scores(folder)
         for position, member in enumerate(read_json(folder / "members.json")):
             one = found.setdefault(json.dumps(member["setting"]), _Setting(member["setting"]))
             one.members.append(
                 {"stack": index, "member": position, "seed": member["seed"], "replicate": member["replicate"]}
             )
             for metric, values in scores["values"].items():
-                one.values.setdefault(metric, {})[member["replicate"]] = values[position]
+                one.values.setdefault(metric, {})[member["replicate"]] = _number(values[position])
                 for kept, source in ((one.chance, scores["chance"]), (one.ceiling, scores["ceiling"])):
                     if source.get(metric) is not None:
                         kept.setdefault(metric, []).append(source[metric])
     return found
 
 
+def _all_scores(folder: Path) -> Tree:
+    """A stack's own scores, and those it has beside other stacks."""
+    scores = read_json(folder / "scores.json")
+    beside = folder / "larger.json"
+    more = read_json(beside) if beside.is_file() else {}
+    return {part: {**scores[part], **more.get(part, {})} for part in ("values", "chance", "ceiling")}
+
+
 def _describe(setting: _Setting) -> Tree:
     metrics: Tree = {}
     for metric, by_replicate in setting.values.items():
+        if all(math.isnan(value) for value in by_replicate.values()):
+            continue
         mean = estimate(list(by_replicate.values()))
         metrics[metric] = {
             "value": mean.value,
@@ -88,6 +100,10 @@ def _compare(index: int, metric: str, settings: list[_Setting]) -> Tree:
         "pairs": difference.pairs,
         "verdict": difference.verdict,
     }
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
 def _mean(values: list[float] | None) -> float | None:

@@ -1,0 +1,125 @@
+"""Look at a stack while it trains, at logarithmic steps: who represents each true feature, and which entries are dead.
+
+    tracking/STEP.safetensors             best, entry, change (m n) and dead (m) at this step, since the check before
+    tracking/STEP.directions.safetensors  the directions of those entries (m n d), until the stack is scored
+    tracking.safetensors                  all checks together, and every feature's fate for a few thresholds
+
+A check depends on nothing but the weights at its step and those files of the check before, so that a resumed run
+writes the same bytes again.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from unbraid.axes import Bool, Float, Tensor
+from unbraid.dictionaries.activations import Relu
+from unbraid.dictionaries.stack import Stack
+from unbraid.files import Arrays, read_arrays, write_arrays
+from unbraid.metrics import tracking
+from unbraid.sweeps.experiment import Tracking
+from unbraid.worlds import World
+
+THRESHOLDS = (0.7, 0.8, 0.9, 0.95)
+BATCH, BLOCK = 4096, 512
+
+
+def check_steps(steps: int, checks: int) -> list[int]:
+    """The start and then steps evenly spaced in their logarithm, to the last; fewer where they would coincide."""
+    if checks == 0:
+        return []
+    spaced = np.geomspace(1, steps, checks) if checks > 1 else [steps]
+    return [0, *sorted({round(step) for step in spaced})]
+
+
+class Tracker:
+    """The checks of one stack, on disk; without checks it does nothing."""
+
+    def __init__(self, folder: Path, world: World, settings: Tracking, steps: int) -> None:
+        self.folder, self.world, self.settings = folder, world, settings
+        self.steps = check_steps(steps, settings.checks)
+
+    def look(self, stack: Stack, step: int) -> None:
+        """Check the stack, if this is a step to do so."""
+        if step not in self.steps:
+            return
+        found = [tracking.best_entry(self.world.directions, rows) for rows in stack.directions]
+        best, entry = (torch.stack(part) for part in zip(*found, strict=True))
+        directions = torch.stack([rows[chosen] for rows, chosen in zip(stack.directions, entry, strict=True)])
+        change = torch.full_like(best, torch.nan)
+        if step != self.steps[0]:
+            before = self._directions_file(self.steps[self.steps.index(step) - 1])
+            change = tracking.change(torch.from_numpy(read_arrays(before)["directions"]), directions)
+        dead = [
+            int((~fires(stack.member(index), self.world, self.settings.samples)).sum())
+            for index in range(stack.members)
+        ]
+        write_arrays(self._directions_file(step), {"directions": directions.numpy()})
+        arrays = {"best": best, "entry": entry.int(), "change": change, "dead": torch.tensor(dead, dtype=torch.int32)}
+        write_arrays(self._file(step), {name: tensor.numpy() for name, tensor in arrays.items()})
+
+    def can_go_on_from(self, step: int) -> bool:
+        """Whether every check up to this step is there, and what the next one is compared with."""
+        past = [check for check in self.steps if check <= step]
+        needed = [self._file(check) for check in past]
+        if past and past[-1] != self.steps[-1]:
+            needed.append(self._directions_file(past[-1]))
+        return all(path.is_file() for path in needed)
+
+    def conclude(self) -> dict[str, Tensor]:
+        """Put all checks in one file; gives the totals, as scores."""
+        if not self.steps:
+            return {}
+        checks = [read_arrays(self._file(step)) for step in self.steps]
+        best, entry, change, dead = (
+            torch.from_numpy(np.stack([check[name] for check in checks], 1))
+            for name in ("best", "entry", "change", "dead")
+        )
+        by_threshold = [tracking.fates(best, entry, threshold) for threshold in THRESHOLDS]
+        arrays: Arrays = {
+            "steps": np.array(self.steps),
+            "thresholds": np.array(THRESHOLDS),
+            "fates": torch.stack(by_threshold).to(torch.int8).numpy(),
+            "best": best.numpy(),
+            "entry": entry.numpy(),
+            "change": change.numpy(),
+            "dead": dead.numpy(),
+        }
+        write_arrays(self.folder / "tracking.safetensors", arrays)
+        middle = int(np.abs(np.array(self.steps) - self.steps[-1] / 2).argmin())
+        fates = by_threshold[THRESHOLDS.index(tracking.THRESHOLD)]
+        return tracking.totals(fates, change, dead, middle)
+
+    def drop_directions(self) -> None:
+        """Remove what only the next check would have needed."""
+        for path in (self.folder / "tracking").glob("*.directions.safetensors"):
+            path.unlink(missing_ok=True)
+
+    def _file(self, step: int) -> Path:
+        return self.folder / "tracking" / f"{step:09d}.safetensors"
+
+    def _directions_file(self, step: int) -> Path:
+        return self.folder / "tracking" / f"{step:09d}.directions.safetensors"
+
+
+def fires(member: Stack, world: World, samples: int) -> Bool[Tensor, "f"]:
+    """Which entries of a stack of one fire in any of these samples, always the same ones of a split of their own."""
+    fired = torch.zeros(member.features, dtype=torch.bool)
+    for position in range(-(-samples // BATCH)):
+        x = world.batch(position, min(BATCH, samples - position * BATCH), split="tracking").x
+        for start in range(0, len(x), BLOCK):
+            _add_fired(fired, member, x[start : start + BLOCK])
+        if fired.all():
+            break
+    return fired
+
+
+def _add_fired(fired: Bool[Tensor, "f"], member: Stack, x: Float[Tensor, "b d"]) -> None:
+    """Mark what fires here; where entries fire on their own account, only those silent so far are tried."""
+    if isinstance(member.activation, Relu):
+        silent = (~fired).nonzero()[:, 0]
+        largest = (x @ member.encoder[0, silent].T).amax(0) + member.shifted_bias()[0, silent]
+        fired[silent] = largest > 0
+    else:
+        fired |= member.encode(x).counts()[0] > 0
