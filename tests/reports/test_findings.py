@@ -44,6 +44,7 @@ def test_drawn_settings_span_the_ranking_and_panels_are_among_them(make_run):
 )
 def test_the_size_of_a_sweep(sweep, size):
     assert sweep_size({"sweep": sweep}) == size
+    assert sweep_size({"sweep": sweep, "cases": {"a": {}, "b": {}}}) == (2 * size[0], size[1])
 
 
 def test_nested_and_quoted_paths_mean_the_same():

@@ -56,3 +56,21 @@ def test_what_was_run_of_a_single_dictionary_and_an_unknown_world():
     sentences = what_was_run(config)
     assert sentences[0].startswith("1 dictionary of 8 features")
     assert sentences[1:] == ["World: stories length 3."]
+
+
+def test_settings_that_differ_between_cases_are_said_with_all_their_values():
+    config = {
+        "dictionary": {"features": 64, "activation": {"kind": "relu"}},
+        "world": {"kind": "superposition"},
+        "cases": {
+            "plain": {"mechanisms": {"sparsity": {"weight": 0.1}}},
+            "heavy": {"mechanisms": {"sparsity": {"weight": 0.2}}},
+            "few": {"dictionary": {"activation": {"kind": "topk", "k": 8}}},
+        },
+        "sweep": {"seed": [0, 1]},
+    }
+    assert said(config, "dictionary.activation") == "relu or topk k 8"
+    sentences = " ".join(what_was_run(config))
+    assert "6 dictionaries (3 settings × 2 replicates)" in sentences
+    assert "sparsity (weight 0.1 or 0.2)" in sentences
+    assert "Compared: case = plain, heavy or few." in sentences

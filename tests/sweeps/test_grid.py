@@ -1,12 +1,14 @@
 """From a [sweep] table to members: how many, in what order, and which are replicates."""
 
+import tomllib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from unbraid.config import to_toml
 from unbraid.errors import Refusal
-from unbraid.sweeps.grid import expand, resolve
+from unbraid.sweeps.grid import expand, refuse_swept, resolve
 
 SWEEP = {"mechanisms.sparsity.weight": [0.1, 0.2, 0.3], "seed": [4, 5]}
 
@@ -49,3 +51,55 @@ def test_resolving_twice_changes_nothing(seeds: list[int], steps: int):
 def test_a_bad_member_is_named_by_its_values():
     with pytest.raises(Refusal, match=r'"training.steps": 0'):
         expand({"sweep": {"training.steps": [5, 0]}}, "here")
+
+
+CASES = {
+    "plain": {},
+    "sparse": {"mechanisms": {"sparsity": {"weight": 0.3}}},
+    "few": {"dictionary": {"activation": {"kind": "topk", "k": 3}}, "training": {"batch": 8}},
+}
+
+
+def test_each_case_is_merged_over_the_base_and_leaves_the_others_alone():
+    members = expand({"training": {"batch": 4}, "cases": CASES}, "here")
+    assert [m.setting for m in members] == [{"case": "plain"}, {"case": "sparse"}, {"case": "few"}]
+    assert [list(m.experiment.enabled()) for m in members] == [[], ["sparsity"], []]
+    assert [m.experiment.dictionary.activation.tree()["kind"] for m in members] == ["relu", "relu", "topk"]
+    assert [m.experiment.training.batch for m in members] == [4, 4, 8]
+
+
+def test_a_sweep_goes_over_every_case_and_has_the_last_word():
+    members = expand({"cases": CASES, "sweep": {"training.batch": [5, 6], "seed": [1, 2]}}, "here")
+    assert len(members) == 3 * 2 * 2
+    assert [m.experiment.training.batch for m in members[-4:]] == [5, 5, 6, 6]
+    assert members[-1].setting == {"case": "few", "training.batch": 6}
+
+
+def test_cases_survive_being_resolved_and_do_not_leak_into_the_base():
+    data = {"cases": {"sparse": CASES["sparse"], "few": CASES["few"]}, "sweep": {"seed": [1, 2]}}
+    resolved = tomllib.loads(to_toml(resolve(data, "here")))
+    assert resolve(resolved, "here") == resolved
+    assert resolved["mechanisms"] == {}
+    assert [m.experiment for m in expand(resolved, "here")] == [m.experiment for m in expand(data, "here")]
+
+
+@pytest.mark.parametrize(
+    ("cases", "sentence"),
+    [
+        ([{}], "each named as in"),
+        ({"a": 3}, "each named as in"),
+        ({"a": {"title": "A"}}, "cases.a.title cannot differ between cases"),
+        ({"a": {"training": {"steps": 0}}}, "training.steps is 0"),
+    ],
+)
+def test_bad_cases_are_refused(cases, sentence):
+    with pytest.raises(Refusal, match=sentence):
+        expand({"cases": cases}, "here")
+
+
+def test_an_override_that_every_case_undoes_is_refused():
+    cases = {"small": {"training": {"batch": 4}}, "large": {"training": {"batch": 8}, "seed": 3}}
+    data = {"cases": cases}
+    with pytest.raises(Refusal, match=r"every case sets 'training.batch'.*cases.small.training.batch=5"):
+        refuse_swept({"training": {"batch": 5}}, data, "here")
+    refuse_swept({"seed": 5, "cases": {"small": {"training": {"batch": 5}}}}, data, "here")

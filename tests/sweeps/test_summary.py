@@ -40,4 +40,5 @@ def test_labels_say_what_was_swept():
     assert (
         label({"training.steps": 5, "dictionary.activation": {"kind": "topk", "k": 3}}) == "steps 5, activation topk 3"
     )
+    assert label({"case": "gated", "training.steps": 5}) == "gated, steps 5"
     assert label({}) == "the one setting"

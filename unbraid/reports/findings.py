@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from unbraid.config import REPLICATES, Tree, flatten
+from unbraid.config import REPLICATES, Tree, flatten, merge
 from unbraid.errors import Refusal
 from unbraid.files import Arrays, read_arrays, read_json
 from unbraid.runs import Run, read_log
@@ -156,8 +156,14 @@ def read_setting(index: int, card: Tree) -> Setting:
 
 
 def flat_sweep(config: Tree) -> dict[str, list[Any]]:
-    """The swept values by their dotted path."""
-    return flatten(config.get("sweep", {}))
+    """The swept values by their dotted path, after the names of the cases."""
+    cases = {"case": list(config["cases"])} if config.get("cases") else {}
+    return {**cases, **flatten(config.get("sweep", {}))}
+
+
+def case_configs(config: Tree) -> list[Tree]:
+    """The configuration of every case; the one there is, where there are no cases."""
+    return [merge(config, case) for case in config.get("cases", {}).values()] or [config]
 
 
 def sweep_size(config: Tree) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from unbraid.config import REPLICATES, Tree
-from unbraid.reports.findings import Findings, Setting, flat_sweep, sweep_size
+from unbraid.reports.findings import Findings, Setting, case_configs, flat_sweep, sweep_size
 from unbraid.reports.words import count, estimate, interval, number
 
 
@@ -62,15 +62,17 @@ def error_bar(findings: Findings) -> str:
 
 
 def said(config: Tree, path: str) -> str:
-    """A setting as a phrase, all its values if it was swept: `0.05 or 0.15`."""
-    values = flat_sweep(config).get(path)
-    if values is None:
-        found: Any = config
-        for part in path.split("."):
-            found = found.get(part) if isinstance(found, dict) else None
-        values = [found]
-    words = [phrase(value) for value in values]
+    """A setting as a phrase, all its values if it was swept or differs between cases: `0.05 or 0.15`."""
+    values = flat_sweep(config).get(path) or [_at(case, path) for case in case_configs(config)]
+    words = list(dict.fromkeys(phrase(value) for value in values if value is not None)) or [phrase(None)]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _at(config: Tree, path: str) -> Any:
+    found: Any = config
+    for part in path.split("."):
+        found = found.get(part) if isinstance(found, dict) else None
+    return found
 
 
 def phrase(value: Any) -> str:
@@ -96,8 +98,12 @@ def _world(config: Tree) -> str:
 
 
 def _mechanisms(config: Tree) -> list[str]:
+    found: dict[str, Tree] = {}
+    for case in case_configs(config):
+        for name, settings in case.get("mechanisms", {}).items():
+            found[name] = found.get(name, {}) | settings
     described: list[str] = []
-    for name, settings in config.get("mechanisms", {}).items():
+    for name, settings in found.items():
         values = [f"{key} {said(config, f'mechanisms.{name}.{key}')}" for key in settings]
         described.append(f"{name} ({', '.join(values)})" if values else name)
     return [f"Mechanisms: {'; '.join(described)}."] if described else []

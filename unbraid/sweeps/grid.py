@@ -1,7 +1,12 @@
-"""A configuration with a `[sweep]` table of dotted paths to lists becomes one member per combination."""
+"""A configuration with `[cases]` and a `[sweep]` becomes one member per combination.
+
+[cases.gated]      a named part of a configuration, merged over the rest; the cases are compared with each other
+[sweep]            dotted paths to lists of values, each merged over the case
+"""
 
 import itertools
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,33 +32,57 @@ class Member:
 
 def resolve(data: Tree, source: str) -> Tree:
     """The configuration with every default written out, and at swept paths the first value; refuses a bad member."""
-    first = expand(data, source)[0].experiment.tree()
-    return {**first, "sweep": data["sweep"]} if data.get("sweep") else first
+    members = expand(data, source)
+    kept = {key: data[key] for key in ("cases", "sweep") if data.get(key)}
+    if "cases" in kept:  # a case is merged over the rest, so the rest must not have it in already
+        members = expand({key: value for key, value in data.items() if key != "cases"}, f"{source} without its cases")
+    return {**members[0].experiment.tree(), **kept}
 
 
 def refuse_swept(overrides: Tree, data: Tree, source: str) -> None:
-    """An override of a path that the sweep sets would do nothing: say so."""
+    """An override of a path that the sweep or every case sets would do nothing: say so."""
     swept = flatten(data.get("sweep", {})) if isinstance(data.get("sweep", {}), dict) else {}
-    for path, value in flatten({key: tree for key, tree in overrides.items() if key != "sweep"}).items():
-        if any(path == other or path.startswith(f"{other}.") for other in swept):
+    cases = _checked_cases(data.get("cases", {}), source)
+    paths = {name: flatten(case) for name, case in cases.items()}
+    for path, value in flatten({key: tree for key, tree in overrides.items() if key not in ("cases", "sweep")}).items():
+        if _set_by(path, swept):
             asked = f"sweep.'{path}'=[{value}]"
             raise Refusal(f"{source}: '{path}' is swept, so setting it changes nothing; accepted: {asked}")
+        if cases and all(_set_by(path, case) for case in paths.values()):
+            asked = f"cases.{next(iter(cases))}.{path}={value}"
+            raise Refusal(f"{source}: every case sets '{path}', so setting it changes nothing; accepted: {asked}")
+
+
+def _set_by(path: str, others: Iterable[str]) -> bool:
+    return any(path == other or path.startswith(f"{other}.") for other in others)
 
 
 def expand(data: Tree, source: str) -> list[Member]:
-    """Every member, in the order the sweep lists its values; the last path varies fastest."""
-    base = {key: value for key, value in data.items() if key != "sweep"}
+    """Every member, in the order cases and sweep list their values; the last path varies fastest."""
+    base = {key: value for key, value in data.items() if key not in ("cases", "sweep")}
+    cases = _checked_cases(data.get("cases", {}), source)
     sweep = _checked_sweep(data.get("sweep", {}), source)
+    axes = {"case": list(cases), **sweep} if cases else sweep
     members: list[Member] = []
-    for values in itertools.product(*sweep.values()):
-        chosen = dict(zip(sweep, values, strict=True))
+    for values in itertools.product(*axes.values()):
+        chosen = dict(zip(axes, values, strict=True))
         tree = base
         for path, value in chosen.items():
-            tree = merge(tree, at_path(path, value))
+            tree = merge(tree, cases[value] if path == "case" else at_path(path, value))
         where = f"{source} [sweep] {json.dumps(chosen)}" if chosen else source
         setting = {path: value for path, value in chosen.items() if path not in REPLICATES}
         members.append(Member(check(Experiment, tree, where), setting))
     return members
+
+
+def _checked_cases(cases: object, source: str) -> dict[str, Tree]:
+    if not isinstance(cases, dict) or not all(isinstance(case, dict) for case in cases.values()):
+        raise Refusal(f"{source}: cases is {cases!r:.60}; accepted: tables, each named as in [cases.NAME]")
+    for name, case in cases.items():
+        for key in case:
+            if key not in SWEPT:
+                raise Refusal(f"{source}: cases.{name}.{key} cannot differ between cases; {nearest(key, SWEPT)}")
+    return cases
 
 
 def _checked_sweep(sweep: object, source: str) -> dict[str, list[Any]]:

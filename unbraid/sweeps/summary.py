@@ -37,8 +37,10 @@ def summarise(run: Run) -> Tree:
 
 
 def label(setting: Tree) -> str:
-    """A setting in a few words: the last names of the paths that were swept."""
-    words = [f"{path.split('.')[-1]} {_word(value)}" for path, value in setting.items()]
+    """A setting in a few words: its case, and the last names of the paths that were swept."""
+    words = [
+        _word(value) if path == "case" else f"{path.split('.')[-1]} {_word(value)}" for path, value in setting.items()
+    ]
     return ", ".join(words) or "the one setting"
 
 
