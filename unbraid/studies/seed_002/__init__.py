@@ -1,0 +1,7 @@
+"""What seed 002 claims: the superposition study with its grid of autoencoders."""
+
+from unbraid.studies.claims import Claim
+from unbraid.studies.seed_002.autoencoders import AUTOENCODERS
+from unbraid.studies.seed_002.labels import LABELS
+
+SEED_002: tuple[Claim, ...] = (*AUTOENCODERS, *LABELS)
