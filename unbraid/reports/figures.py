@@ -6,11 +6,14 @@ from unbraid.files import write_bytes
 from unbraid.reports.canvas import Plate
 from unbraid.reports.feature_figures import cosines, firing_rates
 from unbraid.reports.findings import Findings
+from unbraid.reports.matrix_figures import matrices
 from unbraid.reports.recovery_figures import recovery
 from unbraid.reports.score_figures import scores
+from unbraid.reports.timeline_figures import timelines
+from unbraid.reports.tracking_figures import dead_entries, fates
 from unbraid.reports.training_figures import curves
 
-PLATES = (scores, curves, recovery, cosines, firing_rates)
+PLATES = (matrices, scores, dead_entries, fates, timelines, curves, recovery, cosines, firing_rates)
 """In the order a reader meets them."""
 
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from unbraid.errors import Refusal
 from unbraid.files import Arrays, read_arrays, read_json
 from unbraid.runs import Run, read_log
 
-MOST_LINES, MOST_PANELS = 8, 4
+MOST_LINES, MOST_PANELS, MOST_ROWS = 8, 4, 24
 NEVER = 1e-8
 
 
@@ -38,6 +39,8 @@ class Setting:
     """Stack and position in it, of each member."""
     replicates: list[str]
     scores: dict[str, Score]
+    swept: Tree
+    """What the sweep set, by dotted path."""
 
     def value(self, metric: str) -> float | None:
         return self.scores[metric].value if metric in self.scores else None
@@ -62,6 +65,8 @@ class Findings:
     differences: list[Tree]
     logs: list[list[Tree]]
     tables: list[Arrays]
+    tracking: list[Arrays]
+    """The checks made while training, of each stack; empty where none were."""
 
     @property
     def title(self) -> str:
@@ -142,6 +147,7 @@ def read_findings(run: Run) -> Findings:
         scores["differences"],
         [read_log(folder / "log.jsonl") for folder in run.stacks()],
         [read_arrays(folder / "tables.safetensors") for folder in run.stacks()],
+        [_read_if_there(folder / "tracking.safetensors") for folder in run.stacks()],
     )
 
 
@@ -152,6 +158,7 @@ def read_setting(index: int, card: Tree) -> Setting:
         [(member["stack"], member["member"]) for member in card["members"]],
         [member["replicate"] for member in card["members"]],
         {metric: _score(found) for metric, found in card["metrics"].items()},
+        card["setting"],
     )
 
 
@@ -189,6 +196,10 @@ def _score(card: Tree) -> Score:
     low, high = card["interval"] or (None, None)
     interval = None if low is None or high is None else (low, high)
     return Score(card["value"], interval, card["chance"], card["ceiling"], card["members"])
+
+
+def _read_if_there(path: Path) -> Arrays:
+    return read_arrays(path) if path.is_file() else {}
 
 
 def _or(value: float | None, other: float) -> float:

@@ -21,10 +21,9 @@ from unbraid.reports.canvas import (
     png,
     short,
 )
-from unbraid.reports.findings import Findings, Score, Setting, finite
+from unbraid.reports.findings import MOST_ROWS, Findings, Score, Setting, finite
 from unbraid.reports.words import PLOTTED, estimate, wording
 
-MOST_ROWS = 24
 CHANCE: LineStyleType = (0.0, (2.0, 1.2))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from unbraid.config import Tree
 from unbraid.reports import markup
-from unbraid.reports.findings import Findings, Setting, environment
+from unbraid.reports.findings import MOST_LINES, MOST_ROWS, Findings, Setting, environment
 from unbraid.reports.markup import Group
 from unbraid.reports.sentences import details, error_bar, headline, what_was_run
 from unbraid.reports.words import FEW, MAIN, in_order, interval, number, seconds, wording
@@ -37,7 +37,7 @@ def scored(findings: Findings) -> str:
         f"{error_bar(findings)} Chance is a random dictionary of the same size, fired by the same rule; the ceiling is "
         "an oracle of the same size that holds the most frequent true features and knows what fired."
     )
-    return markup.paragraph(meaning) + _folded(findings, metrics, _score_table)
+    return markup.paragraph(meaning) + _tables(findings, metrics)
 
 
 def compared(findings: Findings, level: int) -> str:
@@ -52,7 +52,13 @@ def compared(findings: Findings, level: int) -> str:
         f"higher or lower where the interval leaves out 0, else undecided.{luck}"
     )
     metrics = in_order(list(dict.fromkeys(one["metric"] for one in findings.differences)))
-    tables = _folded(findings, metrics, _difference_table)
+    if len(findings.settings) > MOST_ROWS:
+        name = (
+            f"{wording(metrics[0]).heading} of {len(findings.settings) - 1} settings; other scores are in scores.json"
+        )
+        tables = markup.fold(name, _difference_table(findings, metrics[:1]))
+    else:
+        tables = _folded(metrics, _first(findings), lambda kept: _difference_table(findings, kept))
     return markup.heading(level, f"Differences from {first}") + markup.paragraph(meaning) + tables
 
 
@@ -86,21 +92,37 @@ def _overview_row(findings: Findings) -> list[str]:
     return [findings.run.name, best.label, *_score_cells(best, "mmcs"), *extra]
 
 
-def _folded(findings: Findings, metrics: Sequence[str], table: Callable[[Findings, Sequence[str]], str]) -> str:
-    """The table of the main metrics (of few of them, where settings are many), and that of the others folded away."""
-    first = MAIN if len(findings.settings) <= MANY else FEW
+def _tables(findings: Findings, metrics: Sequence[str]) -> str:
+    """The scores of every setting; where there are very many, of the best, and the main scores of all folded away."""
+    settings = findings.settings
+    if len(settings) <= MOST_ROWS:
+        return _folded(metrics, _first(findings), lambda kept: _score_table(settings, kept))
+    best = findings.ranked()[:MOST_LINES]
+    few = f"The {len(best)} settings of the highest MMCS; every score of every setting is in scores.json."
+    shown = _folded(metrics, _first(findings), lambda kept: _score_table(best, kept))
+    every = _score_table(settings, [metric for metric in metrics if metric in MAIN])
+    return markup.paragraph(few) + shown + markup.fold(f"All {len(settings)} settings", every)
+
+
+def _first(findings: Findings) -> Sequence[str]:
+    """The metrics shown at once."""
+    return MAIN if len(findings.settings) <= MANY else FEW
+
+
+def _folded(metrics: Sequence[str], first: Sequence[str], table: Callable[[Sequence[str]], str]) -> str:
+    """The table of the first metrics, and that of the others folded away."""
     rest = [metric for metric in metrics if metric not in first]
-    shown = table(findings, [metric for metric in metrics if metric in first])
+    shown = table([metric for metric in metrics if metric in first])
     names = ", ".join(wording(metric).heading for metric in rest)
-    return shown + (markup.fold(f"More: {names}", table(findings, rest)) if rest else "")
+    return shown + (markup.fold(f"More: {names}", table(rest)) if rest else "")
 
 
-def _score_table(findings: Findings, metrics: Sequence[str]) -> str:
+def _score_table(settings: Sequence[Setting], metrics: Sequence[str]) -> str:
     groups: list[Group] = []
     for metric in metrics:
         words = wording(metric)
-        rows = [[one.label, *_score_cells(one, metric)] for one in findings.settings if metric in one.scores]
-        remark = f"{words.meaning} ({words.better})" if words.meaning else ""
+        rows = [[one.label, *_score_cells(one, metric)] for one in settings if metric in one.scores]
+        remark = f"{words.meaning} ({words.better})" if words.meaning and words.better else words.meaning
         groups.append(Group(rows, words.heading, remark))
     return markup.table("Scores", ("setting", "mean", "95 % interval", "chance", "ceiling"), groups)
 

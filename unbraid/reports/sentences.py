@@ -16,7 +16,8 @@ def what_was_run(config: Tree) -> list[str]:
         f"({said(config, 'dictionary.activation')}), trained for {said(config, 'training.steps')} steps of "
         f"{said(config, 'training.batch')} samples at learning rate {said(config, 'training.learning_rate')}."
     )
-    return [trained, _world(config), *_mechanisms(config), *_compared(config)]
+    scale = [f"Scale: {config['scale']}."] if config.get("scale") else []
+    return [*scale, trained, _world(config), *_mechanisms(config), *_compared(config)]
 
 
 def headline(findings: Findings) -> str:

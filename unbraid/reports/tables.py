@@ -12,10 +12,13 @@ from rich.text import Text
 from unbraid.config import Tree
 from unbraid.errors import Refusal
 from unbraid.files import json_bytes
-from unbraid.reports.findings import Setting, environment, figure_paths, read_setting, sweep_size
+from unbraid.reports.findings import MOST_ROWS, Setting, environment, figure_paths, read_setting, sweep_size
 from unbraid.reports.sentences import what_was_run
-from unbraid.reports.words import MISSING, in_order, interval, number, seconds, wording
+from unbraid.reports.words import MAIN, MISSING, in_order, interval, number, seconds, wording
 from unbraid.runs import Run
+
+FEW_SETTINGS = 5
+"""Of very many settings so many are printed."""
 
 
 def print_runs(runs: Sequence[Run], parent: Path) -> None:
@@ -45,6 +48,9 @@ def print_run(run: Run) -> None:
     console.print(Text(f"Finished in {seconds(status['seconds'])}."))
     scores = run.scores()
     settings = [read_setting(index, card) for index, card in enumerate(scores["settings"])]
+    if len(settings) > MOST_ROWS:
+        _print_best(console, run, settings)
+        return
     console.print("", _score_table(settings), sep="\n")
     if scores["differences"]:
         console.print("", _difference_table(settings, scores["differences"]), sep="\n")
@@ -77,10 +83,19 @@ def _print_unfinished(console: Console, run: Run, status: Tree) -> None:
         console.print(Text(f"Go on with: {run.how_to_go_on}"), soft_wrap=True)
 
 
-def _score_table(settings: Sequence[Setting]) -> Table:
+def _print_best(console: Console, run: Run, settings: Sequence[Setting]) -> None:
+    """Of very many settings the best few, and where the rest is."""
+    ranked = sorted(settings, key=lambda one: -(one.value("mmcs") or 0.0))[:FEW_SETTINGS]
+    console.print("", _score_table(ranked, MAIN), sep="\n")
+    where = f"in {run.path / 'report.html'} and `unbraid show {run.name} --json`"
+    console.print(Text(f"These are the {len(ranked)} of the highest MMCS; all {len(settings)} are {where}."))
+
+
+def _score_table(settings: Sequence[Setting], only: Sequence[str] | None = None) -> Table:
     """Metric by metric, a line a setting."""
     table = _table("score", ["mean", "95 % interval", "chance", "ceiling"], [])
-    for metric in in_order(list(dict.fromkeys(metric for setting in settings for metric in setting.scores))):
+    metrics = dict.fromkeys(metric for one in settings for metric in one.scores if only is None or metric in only)
+    for metric in in_order(list(metrics)):
         lines: list[list[str]] = []
         for setting in settings:
             if metric in setting.scores:

@@ -46,6 +46,29 @@ METRICS = {
         "lower is better",
         "#.3g",
     ),
+    "mmcs_larger": Wording(
+        "MMCS with the next larger dictionary",
+        "mean over its own entries of the cosine with the entry of the next larger dictionary most like it",
+    ),
+    "found": Wording("Found", "true features some entry has a cosine of at least 0.9 with at the end", digits=".1f"),
+    "still_learned": Wording("Still learned", "of those, found by the same entry as at the check before", digits=".1f"),
+    "still_growth": Wording("Still learned, growth", "how many more since half of the training", "", ".1f"),
+    "learned_total": Wording("Learned", "how often, over all checks, a true feature came to be found", "", ".1f"),
+    "unlearned_total": Wording(
+        "Unlearned", "how often, over all checks, a true feature was found no more", "lower is better", ".1f"
+    ),
+    "moved_total": Wording(
+        "Moved", "how often, over all checks, a true feature was found by another entry", "lower is better", ".1f"
+    ),
+    "mean_change": Wording(
+        "Mean change",
+        "1 − cosine of an entry's direction at the check before with the last, over those still learned",
+        "lower is steadier",
+        "#.3g",
+    ),
+    "dead_growth": Wording(
+        "Dead, growth", "how many more entries are dead than at half of the training", "lower is better", ".1f"
+    ),
 }
 """In the order they are shown."""
 

@@ -2,7 +2,7 @@
 
     tracking/STEP.safetensors             best, entry, change (m n) and dead (m) at this step, since the check before
     tracking/STEP.directions.safetensors  the directions of those entries (m n d), until the stack is scored
-    tracking.safetensors                  all checks together, and every feature's fate for a few thresholds
+    tracking.safetensors                  all checks together (m c n), and how many have each fate (threshold m c)
 
 A check depends on nothing but the weights at its step and those files of the check before, so that a resumed run
 writes the same bytes again.
@@ -76,20 +76,21 @@ class Tracker:
             torch.from_numpy(np.stack([check[name] for check in checks], 1))
             for name in ("best", "entry", "change", "dead")
         )
-        by_threshold = [tracking.fates(best, entry, threshold) for threshold in THRESHOLDS]
+        fates = {threshold: tracking.fates(best, entry, threshold) for threshold in THRESHOLDS}
+        counts = torch.stack([tracking.count(each) for each in fates.values()])
         arrays: Arrays = {
             "steps": np.array(self.steps),
             "thresholds": np.array(THRESHOLDS),
-            "fates": torch.stack(by_threshold).to(torch.int8).numpy(),
             "best": best.numpy(),
             "entry": entry.numpy(),
-            "change": change.numpy(),
             "dead": dead.numpy(),
+            "mean_change": torch.stack([tracking.mean_change(change, each) for each in fates.values()]).numpy(),
+            "mean_change_of_all": change.mean(-1).numpy(),
+            **{name: counts[..., code].numpy() for code, name in enumerate(tracking.FATES)},
         }
         write_arrays(self.folder / "tracking.safetensors", arrays)
         middle = int(np.abs(np.array(self.steps) - self.steps[-1] / 2).argmin())
-        fates = by_threshold[THRESHOLDS.index(tracking.THRESHOLD)]
-        return tracking.totals(fates, change, dead, middle)
+        return tracking.totals(fates[tracking.THRESHOLD], change, dead, middle)
 
     def drop_directions(self) -> None:
         """Remove what only the next check would have needed."""
