@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from unbraid.codes import Codes
-    from unbraid.dictionaries import Dictionary, Relu, Stack, TopK
+    from unbraid.dictionaries import BatchTopK, Dictionary, Gated, JumpRelu, Relu, Stack, TopK, Variational
     from unbraid.estimator import SparseAutoencoder
-    from unbraid.mechanisms import Mechanism, Sparsity
+    from unbraid.mechanisms import Matryoshka, Mechanism, Sparsity
     from unbraid.reports.recovery_figures import draw_recovery
     from unbraid.scoring import Scores, score
     from unbraid.sweeps.execute import load_stack
@@ -33,8 +33,12 @@ if "torch" not in sys.modules:
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
 _HOMES = {
+    "BatchTopK": "unbraid.dictionaries",
     "Codes": "unbraid.codes",
     "Dictionary": "unbraid.dictionaries",
+    "Gated": "unbraid.dictionaries",
+    "JumpRelu": "unbraid.dictionaries",
+    "Matryoshka": "unbraid.mechanisms",
     "Mechanism": "unbraid.mechanisms",
     "Relu": "unbraid.dictionaries",
     "Scores": "unbraid.scoring",
@@ -44,6 +48,7 @@ _HOMES = {
     "Superposition": "unbraid.worlds",
     "TopK": "unbraid.dictionaries",
     "Training": "unbraid.training.schedule",
+    "Variational": "unbraid.dictionaries",
     "World": "unbraid.worlds",
     "draw_recovery": "unbraid.reports.recovery_figures",
     "fit": "unbraid.training.fit",
@@ -52,8 +57,12 @@ _HOMES = {
 }
 
 __all__ = [
+    "BatchTopK",
     "Codes",
     "Dictionary",
+    "Gated",
+    "JumpRelu",
+    "Matryoshka",
     "Mechanism",
     "Relu",
     "Scores",
@@ -63,6 +72,7 @@ __all__ = [
     "Superposition",
     "TopK",
     "Training",
+    "Variational",
     "World",
     "draw_recovery",
     "fit",

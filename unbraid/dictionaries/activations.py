@@ -1,19 +1,17 @@
 """From pre-activations to what fires: one record per rule, its fields are its settings."""
 
-from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
 from unbraid.axes import Float, Tensor
 from unbraid.codes import Codes
-from unbraid.config import Record, tagged
-
-
-class Activation(Record, ABC):
-    @abstractmethod
-    def codes(self, pre: Float[Tensor, "m b f"]) -> Codes:
-        """What fires, and how strongly."""
+from unbraid.config import tagged
+from unbraid.dictionaries.activation import Activation, Weights
+from unbraid.dictionaries.batch_topk import BatchTopK
+from unbraid.dictionaries.gated import Gated
+from unbraid.dictionaries.jump_relu import JumpRelu
+from unbraid.dictionaries.variational import Variational
 
 
 class Relu(Activation):
@@ -21,7 +19,7 @@ class Relu(Activation):
 
     kind: Literal["relu"] = "relu"
 
-    def codes(self, pre: Float[Tensor, "m b f"]) -> Codes:
+    def codes(self, pre: Float[Tensor, "m b f"], weights: Weights | None = None) -> Codes:
         return Codes.dense(pre.relu())
 
 
@@ -31,7 +29,7 @@ class TopK(Activation):
     kind: Literal["topk"] = "topk"
     k: int = Field(ge=1, le=1 << 24)
 
-    def codes(self, pre: Float[Tensor, "m b f"]) -> Codes:
+    def codes(self, pre: Float[Tensor, "m b f"], weights: Weights | None = None) -> Codes:
         values, features = pre.topk(self.k, dim=-1, sorted=False)
         return Codes(features, values.relu(), pre.shape[-1])
 
@@ -39,6 +37,10 @@ class TopK(Activation):
 ACTIVATIONS: dict[str, type[Activation]] = {
     "relu": Relu,
     "topk": TopK,
+    "batchtopk": BatchTopK,
+    "jumprelu": JumpRelu,
+    "gated": Gated,
+    "variational": Variational,
 }
 
 if TYPE_CHECKING:

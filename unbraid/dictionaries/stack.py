@@ -5,7 +5,7 @@ x̂   = codes · decoder + pre_bias                    every decoder row has len
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, Self
 
 import numpy as np
@@ -15,7 +15,8 @@ from pydantic import Field, model_validator
 from unbraid.axes import Float, Tensor
 from unbraid.codes import Codes
 from unbraid.config import Record
-from unbraid.dictionaries.activations import Activation, AnyActivation, Relu, TopK
+from unbraid.dictionaries.activation import Activation, Named
+from unbraid.dictionaries.activations import AnyActivation, BatchTopK, Relu, TopK
 from unbraid.randomness import stream
 
 
@@ -33,7 +34,7 @@ class Dictionary(Record):
 
     @model_validator(mode="after")
     def fire_within_the_features(self) -> Self:
-        if isinstance(self.activation, TopK) and self.activation.k > self.features:
+        if isinstance(self.activation, TopK | BatchTopK) and self.activation.k > self.features:
             raise ValueError(
                 f"activation.k is {self.activation.k}, more than the dictionary's {self.features} features; "
                 f"accepted: 1 to {self.features}"
@@ -50,6 +51,10 @@ class Stack:
     decoder: Float[Tensor, "m f d"]
     pre_bias: Float[Tensor, "m d"] | None
     activation: Activation
+    rule: Named = field(default_factory=dict)
+    """The activation's own weights, each `m f`."""
+    memory: Named = field(default_factory=dict)
+    """What the activation remembers between steps, each `m`."""
 
     @classmethod
     def start(cls, dictionary: Dictionary, dimensions: int, seeds: Sequence[int]) -> "Stack":
@@ -58,23 +63,42 @@ class Stack:
         drawn = [begin(stream(seed, "rows"), dictionary.features, dimensions) for seed in seeds]
         encoder, bias, decoder = (torch.from_numpy(np.stack(part)) for part in zip(*drawn, strict=True))
         pre_bias = torch.zeros(len(seeds), dimensions) if dictionary.pre_bias else None
-        return cls(encoder, bias, decoder, pre_bias, dictionary.activation)
+        rule = dictionary.activation.parameters(len(seeds), dictionary.features)
+        memory = dictionary.activation.memory(seeds)
+        return cls(encoder, bias, decoder, pre_bias, dictionary.activation, rule, memory)
 
-    def parameters(self) -> dict[str, Tensor]:
-        """What training may change, by name."""
-        named = {"encoder": self.encoder, "encoder_bias": self.encoder_bias, "decoder": self.decoder}
+    @classmethod
+    def of(cls, tensors: Named, activation: Activation) -> "Stack":
+        """The stack that has these `tensors()`."""
+        rule = {name: tensors[name] for name in activation.parameters(1, 1)}
+        memory = {name: tensors[name] for name in activation.memory([0])}
+        rest = {name: tensor for name, tensor in tensors.items() if name not in {**rule, **memory}}
+        return cls(**{"pre_bias": None, **rest}, activation=activation, rule=rule, memory=memory)
+
+    def parameters(self) -> Named:
+        """What gradients may change, by name."""
+        named = {"encoder": self.encoder, "encoder_bias": self.encoder_bias, "decoder": self.decoder, **self.rule}
         return named if self.pre_bias is None else {**named, "pre_bias": self.pre_bias}
 
-    def with_parameters(self, parameters: dict[str, Tensor]) -> "Stack":
-        return replace(self, **parameters)
+    def tensors(self) -> Named:
+        """All there is to save, by name."""
+        return {**self.parameters(), **self.memory}
+
+    def with_parameters(self, parameters: Named) -> "Stack":
+        rule = {name: parameters.get(name, own) for name, own in self.rule.items()}
+        return replace(self, **{name: p for name, p in parameters.items() if name not in rule}, rule=rule)
 
     def leaves(self) -> "Stack":
         """The same tensors, seen by autograd."""
         return self.with_parameters({name: p.detach().requires_grad_() for name, p in self.parameters().items()})
 
+    def held_still(self) -> "Stack":
+        """The same tensors, unseen by autograd."""
+        return self.with_parameters({name: p.detach() for name, p in self.parameters().items()})
+
     def member(self, index: int) -> "Stack":
         """One member, as a stack of one."""
-        return self.with_parameters({name: p[index : index + 1] for name, p in self.parameters().items()})
+        return Stack.of({name: t[index : index + 1] for name, t in self.tensors().items()}, self.activation)
 
     @property
     def members(self) -> int:
@@ -99,11 +123,20 @@ class Stack:
         return torch.baddbmm(self.shifted_bias()[:, None, :], x.expand(self.members, *x.shape), self.encoder.mT)
 
     def encode(self, x: Float[Tensor, "b d"]) -> Codes:
-        return self.activation.codes(self.pre_activations(x))
+        return self.activation.codes(self.pre_activations(x), self.tensors())
+
+    def probabilities(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "m b f"]:
+        """How likely each feature is to fire: the posterior of a variational dictionary; 0 or 1 in any other."""
+        return self.activation.probabilities(self.pre_activations(x), self.tensors())
 
     def decode(self, codes: Codes) -> Float[Tensor, "m b d"]:
         reconstruction = codes.decode(self.decoder)
         return reconstruction if self.pre_bias is None else reconstruction + self.pre_bias[:, None, :]
+
+    def remember(self, memory: Named) -> None:
+        """Give the activation its new memory, in place."""
+        for name, tensor in memory.items():
+            self.memory[name].copy_(tensor)
 
     def normalise(self) -> None:
         """Bring every decoder row back to length one, in place."""

@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING, Any
 from pydantic import create_model
 
 from unbraid.config import Record
+from unbraid.mechanisms.matryoshka import Matryoshka
 from unbraid.mechanisms.mechanism import Forward, Mechanism, Memory, Reset, Signals
 from unbraid.mechanisms.sparsity import Sparsity
 
 MECHANISMS: dict[str, type[Mechanism]] = {
     "sparsity": Sparsity,
+    "matryoshka": Matryoshka,
 }
 
 if TYPE_CHECKING:
@@ -25,4 +27,15 @@ def enabled(record: Enabled) -> dict[str, Mechanism]:
     return {name: mechanism for name in MECHANISMS if (mechanism := getattr(record, name)) is not None}
 
 
-__all__ = ["MECHANISMS", "Enabled", "Forward", "Mechanism", "Memory", "Reset", "Signals", "Sparsity", "enabled"]
+__all__ = [
+    "MECHANISMS",
+    "Enabled",
+    "Forward",
+    "Matryoshka",
+    "Mechanism",
+    "Memory",
+    "Reset",
+    "Signals",
+    "Sparsity",
+    "enabled",
+]

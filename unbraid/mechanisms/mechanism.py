@@ -20,6 +20,7 @@ from typing import ClassVar
 from unbraid.axes import Bool, Float, Tensor
 from unbraid.codes import Codes
 from unbraid.config import Record, nearest
+from unbraid.dictionaries.activation import Fired
 from unbraid.dictionaries.stack import Stack
 from unbraid.errors import Refusal
 
@@ -42,10 +43,16 @@ class Forward:
     x: Float[Tensor, "b d"]
     codes: Codes
     reconstruction: Float[Tensor, "m b d"]
+    fired: Fired | None = None
+
+    def counted(self) -> Float[Tensor, "m b"]:
+        """What a sparsity cost counts in each sample: what the activation says, Σ|code| unless it says otherwise."""
+        return self.codes.l1() if self.fired is None else self.fired.counted
 
     def detached(self) -> "Forward":
-        """The same values, without their history."""
-        codes = replace(self.codes, values=self.codes.values.detach())
+        """The values, without their history; and where the activation relaxes codes to train, what really fired."""
+        seen = self.fired.seen if self.fired and self.fired.seen else self.codes
+        codes = replace(seen, values=seen.values.detach())
         return Forward(self.x, codes, self.reconstruction.detach())
 
 
@@ -63,6 +70,8 @@ class Mechanism(Record, ABC):
 
     reads: ClassVar[frozenset[str]] = frozenset()
     writes: ClassVar[frozenset[str]] = frozenset()
+    ordered: ClassVar[bool] = False
+    """Whether the order of features means something to it; if not, relabelling them commutes with training."""
 
     def start(self, stack: Stack) -> Memory:
         """The memory before the first step; a feature that starts anew gets its part of this back."""

@@ -2,6 +2,8 @@
 
 weight · mean over samples of  Σ_f |code_f|        (form per_sample)
 the same, divided by the number of features        (form published: seed 002)
+
+An activation may have something else than Σ|code| counted: jump-relu how many fire, gated Σ relu(gate).
 """
 
 from typing import ClassVar, Literal
@@ -20,5 +22,5 @@ class Sparsity(Mechanism):
     reads: ClassVar[frozenset[str]] = frozenset({"l1"})
 
     def penalty(self, forward: Forward, stack: Stack, signals: Signals) -> Float[Tensor, "m"]:
-        cost = self.weight * signals.l1 * forward.codes.l1().mean(-1)
+        cost = self.weight * signals.l1 * forward.counted().mean(-1)
         return cost / stack.features if self.form == "published" else cost

@@ -54,7 +54,7 @@ class DictionaryWork:
             self.signals.patience(),
         ):
             self._train(log)
-        write_arrays(self.folder / "weights.safetensors", _arrays(self.state.stack.parameters()))
+        write_arrays(self.folder / "weights.safetensors", _arrays(self.state.stack.tensors()))
         self.watcher.stage(f"scoring stack {self.index + 1}")
         self._score()
         self.tracker.drop_directions()

@@ -70,4 +70,4 @@ def load_stack(path: str | Path, index: int = 0) -> Stack:
     arrays = {
         name: torch.from_numpy(array) for name, array in read_arrays(run.stack(index) / "weights.safetensors").items()
     }
-    return Stack(**{"pre_bias": None, **arrays}, activation=group[0].experiment.dictionary.activation)
+    return Stack.of(arrays, group[0].experiment.dictionary.activation)

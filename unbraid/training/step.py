@@ -39,7 +39,7 @@ class State:
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor of the state by a flat name; the same storage, not copies."""
-        groups = {"stack": self.stack.parameters(), "mean": self.adam.mean, "square": self.adam.square}
+        groups = {"stack": self.stack.tensors(), "mean": self.adam.mean, "square": self.adam.square}
         groups |= {"age": self.adam.age} | {f"memory.{name}": memory for name, memory in self.memories.items()}
         return {f"{group}.{name}": tensor for group, named in groups.items() for name, tensor in named.items()}
 
@@ -58,7 +58,7 @@ def step(state: State, x: Float[Tensor, "b d"], training: Training, mechanisms: 
 
     leaves = state.stack.leaves()
     forward = run_forward(leaves, x, mechanisms, signals)
-    terms = {"fidelity": fidelity(forward, training)}
+    terms = {"fidelity": fidelity(forward, training), **own_costs(forward, leaves, training)}
     for name, mechanism in mechanisms.items():
         cost = mechanism.penalty(forward, leaves, signals)
         if cost is not None:
@@ -71,6 +71,7 @@ def step(state: State, x: Float[Tensor, "b d"], training: Training, mechanisms: 
 
     rate = torch.as_tensor(training.learning_rate).expand(state.stack.members) * rate_factor(state.step, training)
     apply_gradients(state, gradients, gradient_lengths(gradients), rate, training)
+    state.stack.remember(forward.fired.memory if forward.fired else {})
     return conclude(state, forward.detached(), terms, mechanisms, signals)
 
 
@@ -103,8 +104,17 @@ def run_forward(stack: Stack, x: Float[Tensor, "b d"], mechanisms: Mechanisms, s
     pre = stack.pre_activations(x)
     for mechanism in mechanisms.values():
         pre = mechanism.encode(pre, signals)
-    codes = stack.activation.codes(pre)
-    return Forward(x, codes, stack.decode(codes))
+    fired = stack.activation.fire(pre, stack.tensors())
+    return Forward(x, fired.codes, stack.decode(fired.codes), fired)
+
+
+def own_costs(forward: Forward, stack: Stack, training: Training) -> Terms:
+    """What the activation itself costs; `auxiliary` is the squared error of what a decoder held still must explain."""
+    fired = forward.fired
+    if fired is None or fired.again is None:
+        return fired.costs if fired else {}
+    again = Forward(forward.x, fired.again, stack.held_still().decode(fired.again))
+    return {**fired.costs, "auxiliary": fidelity(again, training)}
 
 
 def fidelity(forward: Forward, training: Training) -> Float[Tensor, "m"]:
@@ -125,6 +135,8 @@ def apply_reset(state: State, reset: Reset, mechanisms: Mechanisms) -> None:
     stack, anew = state.stack, reset.features
     stack.encoder[anew], stack.decoder[anew] = reset.encoder[anew], normalize(reset.decoder[anew], dim=-1)
     stack.encoder_bias[anew] = 0
+    for name, beginning in stack.activation.parameters(stack.members, stack.features).items():
+        stack.rule[name][anew] = beginning.to(stack.rule[name].dtype)[anew]
     state.adam.forget(anew)
     for name, mechanism in mechanisms.items():
         for key, beginning in mechanism.start(stack).items():
