@@ -58,9 +58,9 @@ def claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = Part(what="MMCS beyond chance", statistic=Level(metric="mmcs", of=STRONG), rule=Within(margin=1e-6))
     made = [
         Claim(id="000-sparser", seed="000", statement="L1 <b>silences</b>.", published="none & so", study=str(study),
-              parts=(fires,), figure="score-mmcs"),
+              parts=(fires,), figures=("score-mmcs",)),
         Claim(id="000-nothing", seed="000", statement="It recovers nothing.", published="0.2", study=str(study),
-              parts=(fires, chance), figure="score-mmcs"),
+              parts=(fires, chance), figures=("score-mmcs",)),
     ]  # fmt: skip
     monkeypatch.setattr(ledger, "CLAIMS", {claim.id: claim for claim in made})
 

@@ -18,7 +18,7 @@ def card(setting: dict[str, Any], replicates: str = "abcde", chance: float | Non
         "label": str(setting),
         "setting": setting,
         "members": [{"stack": 0, "member": i, "seed": i, "replicate": name} for i, name in enumerate(replicates)],
-        "metrics": {name: {"chance": chance, "members": values} for name, values in metrics.items()},
+        "metrics": {name: {"chance": chance, "ceiling": 2.5, "members": values} for name, values in metrics.items()},
     }
 
 
@@ -66,6 +66,11 @@ def test_the_ratio_is_learned_per_true_features():
     assert results(small, large).chosen({"ratio": 4}) == [large]
 
 
+def test_any_of_several_values():
+    cards = [card({"case": name}, mmcs=FIVE) for name in ("one", "two", "three")]
+    assert results(*cards).chosen({"case": ("three", "one")}) == [cards[0], cards[2]]
+
+
 def test_a_table_that_was_swept_is_known_by_its_kind():
     one, other = card({"firing": {"kind": "a", "form": "x"}}, mmcs=FIVE), card({"firing": {"kind": "b"}}, mmcs=FIVE)
     assert results(one, other).chosen({"firing": "a"}) == [one]
@@ -75,7 +80,7 @@ def test_a_table_that_was_swept_is_known_by_its_kind():
 def test_matched_interpolates_each_replicate():
     ours = [card({"case": "ours", "w": w}, l0=[l0] * 5, mmcs=[m] * 5) for w, l0, m in ((1, 2, 0.6), (2, 6, 0.8))]
     theirs = [card({"case": "theirs", "w": w}, l0=[l0] * 5, mmcs=[m] * 5) for w, l0, m in ((1, 8, 0.9), (2, 4, 0.1))]
-    matched = Matched(metric="mmcs", of={"case": "ours"}, minus={"case": "theirs"}, at=5)
+    matched = Matched(metric="mmcs", of={"case": "ours"}, minus={"case": "theirs"}, times=2)
     found = matched.measure(results(*ours, *theirs))
     assert found.estimate.value == pytest.approx((0.6 + 0.2 * 3 / 4) - (0.1 + 0.8 / 4))
     assert found.pairs == 5
@@ -87,7 +92,7 @@ def test_matched_leaves_out_replicates_that_do_not_reach_the_level():
         card({"case": "theirs", "w": 1}, l0=[1.0] * 5, mmcs=FIVE),
         card({"case": "theirs", "w": 2}, l0=[9.0, 9.0, 9.0, 9.0, 3.0], mmcs=FIVE),
     ]
-    matched = Matched(metric="mmcs", of={"case": "ours"}, minus={"case": "theirs"}, at=5)
+    matched = Matched(metric="mmcs", of={"case": "ours"}, minus={"case": "theirs"}, times=2)
     assert matched.measure(results(*ours, *theirs)).pairs == 4
 
 

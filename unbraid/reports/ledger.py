@@ -87,7 +87,7 @@ def deciding(entry: Tree) -> Tree | None:
 
 
 def _row(entry: Tree) -> list[markup.Cell]:
-    figure = Link(f"#{entry['id']}", entry["figure"]) if entry["parts"] else MISSING
+    figure = Link(f"#{entry['id']}", entry["figures"][0]) if entry["parts"] else MISSING
     return [entry["statement"], entry["published"], *_numbers(entry), VERDICTS[entry["verdict"]], figure]
 
 
@@ -116,19 +116,17 @@ def _section(entry: Tree, folder: Path, shown: dict[Path, str]) -> str:
         markup.paragraph(f"Claim {entry['id']}. The seed: {entry['published']}"),
         markup.table(f"Parts of {entry['id']}", PART_HEAD, [Group(rows)], words=2, sentences=PART_HEAD[-1:]),
         study,
-        _figure(entry, run, shown),
+        _figures(entry, run, shown),
     ]
     return f'<section id="{markup.escape(entry["id"])}">{"".join(parts)}</section>'
 
 
-def _figure(entry: Tree, run: Path, shown: dict[Path, str]) -> str:
-    """The picture itself, so that the page needs no other file; the second time only where it is."""
-    path = run / "figures" / f"{entry['figure']}.png"
-    if path in shown:
-        above = markup.link(shown[path], f"{entry['figure']}, above")
-        return f"<p>Figure: {above}.</p>"
-    if not path.is_file():
-        return ""
-    shown[path] = entry["id"]
-    alt = f"Figure {entry['figure']} of {run.name}"
-    return markup.figure(Plate("", f"{alt}.", [Picture(entry["figure"], path.read_bytes(), alt)]))
+def _figures(entry: Tree, run: Path, shown: dict[Path, str]) -> str:
+    """The pictures themselves, so that the page needs no other file; a second time only where they are."""
+    paths = [path for name in entry["figures"] if (path := run / "figures" / f"{name}.png").is_file()]
+    new = [path for path in paths if path not in shown]
+    above = [markup.link(shown[path], f"{path.stem}, above") for path in paths if path in shown]
+    shown |= dict.fromkeys(new, entry["id"])
+    pictures = [Picture(path.stem, path.read_bytes(), f"Figure {path.stem} of {run.name}") for path in new]
+    drawn = markup.figure(Plate("", f"{', '.join(path.stem for path in new)} of {run.name}.", pictures)) if new else ""
+    return drawn + (f"<p>Figure: {', '.join(above)}.</p>" if above else "")

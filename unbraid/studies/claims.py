@@ -29,7 +29,7 @@ class Part(Record):
 
 
 class Claim(Record):
-    """`published` is the seed's own figure in words; `figure` names the picture of the study's report to look at."""
+    """`published` is the seed's own figure in words; `figures` names the pictures of the study's report to look at."""
 
     id: str
     seed: str
@@ -39,4 +39,4 @@ class Claim(Record):
     overrides: dict[str, tuple[str, ...]] = Field(default={})
     """Settings to change in the study, as PATH=VALUE, by scale."""
     parts: tuple[Part, ...] = Field(min_length=1)
-    figure: str
+    figures: tuple[str, ...] = Field(min_length=1)

@@ -43,7 +43,7 @@ def _entry(claim: Claim, study: Study, read: dict[Path, Results]) -> Tree:
         "study": claim.study,
         "title": study.config.get("title", ""),
         "run": str(study.run.path),
-        "figure": claim.figure,
+        "figures": list(claim.figures),
         "rules": [f"{part.what}: {part.rule.words}" for part in claim.parts],
     }
     if not study.finished:

@@ -14,6 +14,7 @@ from typing import Literal
 from pydantic import Field
 
 from unbraid.config import Record
+from unbraid.errors import Refusal
 from unbraid.statistics import estimate, paired_difference
 from unbraid.studies.results import ByReplicate, Results, Where
 from unbraid.studies.rules import Measured
@@ -62,30 +63,34 @@ class Difference(Measure):
 
 
 class Matched(Measure):
-    """Two families of settings at the same `by`: a replicate counts where both families reach the level."""
+    """Two families of settings where their `by` is `times` its ceiling; a replicate counts where both reach that."""
 
     kind: Literal["matched"] = "matched"
     of: Where
     minus: Where
     by: str = "l0"
-    at: float
+    times: float = Field(default=1.0, gt=0)
 
     def measure(self, results: Results) -> Measured:
-        ours, theirs = (self._interpolated(results, where) for where in (self.of, self.minus))
+        ceiling = results.ceiling(self.by, self.of)
+        if ceiling is None:
+            raise Refusal(f"the study has no ceiling of '{self.by}' to match at")
+        level = self.times * ceiling
+        ours, theirs = (self._interpolated(results, where, level) for where in (self.of, self.minus))
         difference = paired_difference(ours, theirs)
         return Measured(difference.estimate, difference.pairs, None)
 
     def selections(self) -> list[Where]:
         return [self.of, self.minus]
 
-    def _interpolated(self, results: Results, where: Where) -> ByReplicate:
-        cards = [Results([card], results.config) for card in results.chosen(where)]
+    def _interpolated(self, results: Results, where: Where, level: float) -> ByReplicate:
         points: dict[str, list[tuple[float, float]]] = {}
-        for card in cards:
-            values = card.values(self.metric, {})
-            for replicate, x in card.values(self.by, {}).items():
+        for card in results.chosen(where):
+            one = Results([card], results.config)
+            values = one.values(self.metric, {})
+            for replicate, x in one.values(self.by, {}).items():
                 points.setdefault(replicate, []).append((x, values[replicate]))
-        found = {replicate: _between(sorted(line), self.at) for replicate, line in points.items()}
+        found = {replicate: _between(sorted(line), level) for replicate, line in points.items()}
         return {replicate: value for replicate, value in found.items() if value is not None}
 
 

@@ -7,8 +7,9 @@ from unbraid.config import Tree
 from unbraid.errors import Refusal
 from unbraid.runs import Run
 
-Where = dict[str, str | int | float]
-"""Swept paths and their values; and `ratio`, learned features per true feature, which is the same at every scale."""
+Value = str | int | float
+Where = dict[str, Value | tuple[Value, ...]]
+"""Swept paths and their value, or any of several; and `ratio`, learned per true features, the same at every scale."""
 
 ByReplicate = dict[str, float]
 
@@ -30,8 +31,14 @@ class Results:
         return _means(found)
 
     def chance(self, metric: str, where: Where) -> float | None:
-        """The mean chance over the settings chosen; None where any has none."""
-        found = [card["metrics"].get(metric, {}).get("chance") for card in self.chosen(where)]
+        return self._bound("chance", metric, where)
+
+    def ceiling(self, metric: str, where: Where) -> float | None:
+        return self._bound("ceiling", metric, where)
+
+    def _bound(self, side: str, metric: str, where: Where) -> float | None:
+        """The mean over the settings chosen; None where any has none."""
+        found = [card["metrics"].get(metric, {}).get(side) for card in self.chosen(where)]
         return None if None in found else sum(found) / len(found)
 
     def chosen(self, where: Where) -> list[Tree]:
@@ -56,8 +63,10 @@ def _ratio(setting: Tree, config: Tree) -> float | None:
     return learned / true if learned and true else None
 
 
-def _same(offered: object, asked: str | int | float) -> bool:
-    """Equal; a table that was swept whole is known by its kind."""
+def _same(offered: object, asked: Value | tuple[Value, ...]) -> bool:
+    """Equal, or equal to one of several; a table that was swept whole is known by its kind."""
+    if isinstance(asked, tuple):
+        return any(_same(offered, one) for one in asked)
     if isinstance(offered, dict):
         return asked in (offered.get("kind"), " ".join(map(str, offered.values())))
     if isinstance(offered, float) and isinstance(asked, int | float):

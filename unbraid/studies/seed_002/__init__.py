@@ -3,5 +3,6 @@
 from unbraid.studies.claims import Claim
 from unbraid.studies.seed_002.autoencoders import AUTOENCODERS
 from unbraid.studies.seed_002.labels import LABELS
+from unbraid.studies.seed_002.probabilistic import PROBABILISTIC
 
-SEED_002: tuple[Claim, ...] = (*AUTOENCODERS, *LABELS)
+SEED_002: tuple[Claim, ...] = (*AUTOENCODERS, *LABELS, *PROBABILISTIC)

@@ -31,7 +31,7 @@ AUTOENCODERS = (
                 rule=Above(),
             ),
         ),
-        figure="score-mmcs",
+        figures=("matrix-mmcs-1", "matrix-mmcs-2"),
     ),
     Claim(
         id="002-right-ratio",
@@ -51,7 +51,7 @@ AUTOENCODERS = (
                 rule=Above(),
             ),
         ),
-        figure="score-mmcs",
+        figures=("matrix-mmcs-1", "matrix-mmcs-2"),
     ),
     Claim(
         id="002-dead-grow",
@@ -71,7 +71,7 @@ AUTOENCODERS = (
                 rule=Within(margin=2),
             ),
         ),
-        figure="score-dead",
+        figures=("dead-steps-2", "dead-steps-4"),
     ),
     Claim(
         id="002-undersized-unlearn",
@@ -86,7 +86,7 @@ AUTOENCODERS = (
                 rule=Above(),
             ),
         ),
-        figure="score-unlearned_total",
+        figures=("fate-unlearned-1", "fate-unlearned-2"),
     ),
     Claim(
         id="002-still-learned",
@@ -106,7 +106,7 @@ AUTOENCODERS = (
                 rule=Above(),
             ),
         ),
-        figure="score-still_learned",
+        figures=("fate-still-1", "fate-still-2"),
     ),
     Claim(
         id="002-correlated-tradeoff",
@@ -134,6 +134,6 @@ AUTOENCODERS = (
                 rule=Below(),
             ),
         ),
-        figure="score-reconstruction_error",
+        figures=("matrix-reconstruction-error-1", "matrix-reconstruction-error-2", "matrix-mmcs-1", "matrix-mmcs-2"),
     ),
 )

@@ -46,6 +46,6 @@ LABELS = (
                 rule=Above(),
             ),
         ),
-        figure="score-reconstruction_error",
+        figures=("score-mmcs",),
     ),
 )
