@@ -99,9 +99,17 @@ def test_matched_leaves_out_replicates_that_do_not_reach_the_level():
 def test_panels_are_nearer_to_one_label():
     cell = Cell(of={"weight": 1}, same=0.2, other=0.5)
     at_other = Panels(metric="mmcs", cells=(cell,)).measure(results(card({"weight": 1}, mmcs=[0.5] * 5)))
-    assert at_other.estimate.value == pytest.approx(0.3)
+    assert at_other.estimate.value == pytest.approx(0.09)
     at_same = Panels(metric="mmcs", cells=(cell,)).measure(results(card({"weight": 1}, mmcs=[0.2] * 5)))
-    assert at_same.estimate.value == pytest.approx(-0.3)
+    assert at_same.estimate.value == pytest.approx(-0.09)
+
+
+def test_an_error_shared_by_both_worlds_drops_out_of_panels():
+    cells = Cell(of={"w": 1}, same=0.26, other=0.20), Cell(of={"w": 2}, same=0.20, other=0.26)
+    for bias in (0.0, -0.5):
+        ours = card({"w": 1}, mmcs=[0.17 + bias] * 5), card({"w": 2}, mmcs=[0.19 + bias] * 5)
+        found = Panels(metric="mmcs", cells=cells).measure(results(*ours))
+        assert found.estimate.value == pytest.approx((0.19 - 0.17) * (0.26 - 0.20))
 
 
 def test_panels_in_ratios():
@@ -110,7 +118,7 @@ def test_panels_in_ratios():
     middle = found.measure(results(card({"weight": 1}, mmcs=[2e-4] * 5)))
     assert middle.estimate.value == pytest.approx(0, abs=1e-12)
     above = found.measure(results(card({"weight": 1}, mmcs=[8e-4] * 5)))
-    assert above.estimate.value == pytest.approx(math.log(8) - math.log(2))
+    assert above.estimate.value == pytest.approx(8 * math.log(2) ** 2)
 
 
 def test_what_the_study_lacks_is_refused():

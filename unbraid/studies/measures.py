@@ -3,7 +3,10 @@
 level        v                                   against chance, or 0 where there is none
 difference   v(of) - v(minus)                    paired by replicate
 matched      v(of) - v(minus) where both have the same `by`, interpolated between their settings
-panels       mean over cells of |v - same label| - |v - other label|, in logarithms where `ratio`
+panels       mean over cells of (v - same label)² - (v - other label)², in logarithms where `ratio`
+
+With a cell for each of two labels, a and b under their own, and our values u and v, the last is (v - u)·(a - b): an
+error that both our values share, as that of a shorter training, drops out.
 """
 
 import math
@@ -122,8 +125,8 @@ class Panels(Measure):
 
     def _nearer(self, ours: float, cell: Cell) -> float:
         if self.ratio:
-            return abs(math.log(ours / cell.same)) - abs(math.log(ours / cell.other))
-        return abs(ours - cell.same) - abs(ours - cell.other)
+            return math.log(ours / cell.same) ** 2 - math.log(ours / cell.other) ** 2
+        return (ours - cell.same) ** 2 - (ours - cell.other) ** 2
 
 
 MEASURES: dict[str, type[Measure]] = {

@@ -36,12 +36,12 @@ LABELS = (
         study="002-labels",
         parts=(
             Part(
-                what="error: distance to the panel of the same label minus to the other's, in logarithms",
+                what="error: squared distance to the panel of the same label minus to the other, in logarithms",
                 statistic=Panels(metric="reconstruction_error", cells=_cells("reconstruction_error"), ratio=True),
                 rule=Above(),
             ),
             Part(
-                what="MMCS: distance to the panel of the same label minus to the other's",
+                what="MMCS: squared distance to the panel of the same label minus to the other",
                 statistic=Panels(metric="mmcs", cells=_cells("mmcs")),
                 rule=Above(),
             ),

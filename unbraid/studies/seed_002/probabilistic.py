@@ -14,7 +14,7 @@ PROBABILISTIC = (
     Claim(
         id="002-variational",
         seed="002",
-        statement="A variational dictionary recovers more than the L1 autoencoder at the same number of active features.",
+        statement="A variational dictionary recovers more than the L1 autoencoder at the same L0.",
         published="announced as part 3, which did not appear; no figure",
         study="002-variational",
         parts=(
