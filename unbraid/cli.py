@@ -140,20 +140,21 @@ def claims(
     from unbraid.studies.plans import checked_scale, missing
     from unbraid.working import work_through
 
-    asked = plan_claims(find_claims(ids or []), checked_scale(scale), runs)
+    asked = {claim.id for claim in find_claims(ids or [])}
+    planned = plan_claims(checked_scale(scale), runs)
     if not listed:
         again = shlex.join(["unbraid", "claims", *(ids or []), "--scale", scale, "--runs", str(runs)])
-        work_through(missing(study for _, study in asked), again, quiet)
-    entries = ledger(asked)
+        work_through(missing(study for claim, study in planned if claim.id in asked), again, quiet)
+    entries = ledger(planned)
+    told = [entry for entry in entries if entry["id"] in asked]
     if as_json:
-        typer.echo(json_bytes({"scale": scale, "claims": entries}).decode().rstrip("\n"))
+        typer.echo(json_bytes({"scale": scale, "claims": told}).decode().rstrip("\n"))
     elif listed:
-        print_claims(entries)
+        print_claims(told)
     elif not quiet:
-        print_ledger(entries)
+        print_ledger(told)
     if not listed:
-        page = write_ledger(ledger(plan_claims(find_claims([]), scale, runs)), scale, runs / f"claims-{scale}.html")
-        typer.echo(page, err=as_json)
+        typer.echo(write_ledger(entries, scale, runs / f"claims-{scale}.html"), err=as_json)
 
 
 @app.command()

@@ -24,8 +24,13 @@ def find_claims(names: Sequence[str]) -> list[Claim]:
     return [CLAIMS[name] for name in dict.fromkeys(names)] or list(CLAIMS.values())
 
 
-def plan_claims(claims: Sequence[Claim], scale: str, runs: Path) -> list[tuple[Claim, Study]]:
-    return [(claim, study_of(claim, scale, runs)) for claim in claims]
+def plan_claims(scale: str, runs: Path) -> list[tuple[Claim, Study]]:
+    """Every claim with the study that tests it at this scale."""
+    found: dict[tuple[str, tuple[str, ...]], Study] = {}
+    for claim in CLAIMS.values():
+        key = claim.study, claim.overrides.get(scale, ())
+        found[key] = found.get(key) or study_of(claim, scale, runs)
+    return [(claim, found[claim.study, claim.overrides.get(scale, ())]) for claim in CLAIMS.values()]
 
 
 def ledger(planned: Sequence[tuple[Claim, Study]]) -> list[Tree]:
@@ -53,7 +58,9 @@ def _entry(claim: Claim, study: Study, read: dict[Path, Results]) -> Tree:
     try:
         parts = [_judge(part, read[study.run.path]) for part in claim.parts]
     except Refusal as problem:
-        raise Refusal(f"claim {claim.id} cannot be judged by {study.run.path}: {problem}") from None
+        raise Refusal(
+            f"claim {claim.id} cannot be judged by {study.run.path}: {problem}; if the code is newer, delete that run"
+        ) from None
     return {**told, "verdict": together([part["verdict"] for part in parts]), "parts": parts}
 
 
