@@ -114,12 +114,41 @@ def test_configs_that_ship_are_listed_and_valid(capsys: pytest.CaptureFixture[st
     from unbraid.config import read_toml
     from unbraid.studies import shipped
     from unbraid.sweeps.grid import expand
+    from unbraid.sweeps.scales import at_scale, scales_of
 
     out = unbraid(capsys, "configs")[1]
     for path in shipped():
         assert path.stem in out
         assert path.read_text().startswith(f"# unbraid run configs/{path.name}")
-        assert expand(read_toml(path), path.name)
+        data = read_toml(path)
+        for scale in (None, *scales_of(data, path.name)):
+            assert expand(at_scale(data, scale, path.name), path.name)
+    assert "--scale small | standard | full" in out
+
+
+def test_a_scale_comes_before_overrides_and_its_name_is_kept(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    config.write_text(TINY + "[scales.long]\ntraining = { steps = 14, batch = 8 }\n")
+    words = ("run", config, "training.batch=9", "--scale", "long", "--runs", tmp_path)
+    code, out, _ = unbraid(capsys, *words)
+    run = Run.open(Path(out.splitlines()[-1]))
+    assert code == 0
+    assert (run.config()["training"]["steps"], run.config()["training"]["batch"]) == (14, 9)
+    assert run.config()["scale"] == "long"
+    assert "Scale: long." in out
+    assert "Scale: long." in (run.path / "report.html").read_text()
+
+
+def test_an_unknown_scale_is_refused_with_those_there_are(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert unbraid(capsys, "run", config, "--scale", "long", "--runs", tmp_path)[0] == 2
+    config.write_text(TINY + "[scales.long]\ntraining.steps = 14\n")
+    code, _, err = unbraid(capsys, "run", config, "--scale", "lnog", "--runs", tmp_path)
+    assert code == 2
+    assert "has no scale 'lnog'; did you mean 'long'? accepted: long" in err
+    assert len(err.splitlines()) == 1
 
 
 REFUSED = {

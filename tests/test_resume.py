@@ -36,6 +36,9 @@ samples = 1024
 [saving]
 log_every = 2
 checkpoint_every = 3
+[tracking]
+checks = 12
+samples = 300
 [sweep]
 "dictionary.activation" = [{ kind = "relu" }, { kind = "topk", k = 4 }]
 "training.learning_rate" = [1e-3, 1e-2]
@@ -61,6 +64,7 @@ def launch(run: Run) -> "multiprocessing.process.BaseProcess":
 def results(run: Run) -> dict[str, bytes]:
     """Everything a run ends with that must not depend on how it got there."""
     names = ["weights.safetensors", "log.jsonl", "scores.json", "tables.safetensors", "members.json"]
+    names.append("tracking.safetensors")
     kept = {f"{folder.name}/{name}": (folder / name).read_bytes() for folder in run.stacks() for name in names}
     return {**kept, "scores.json": (run.path / "scores.json").read_bytes()}
 

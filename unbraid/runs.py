@@ -5,6 +5,7 @@
     environment.json    versions, commit, threads
     status.json         running, stopped, failed or finished, with a sentence and the seconds worked
     stacks/00/          members.json · log.jsonl · checkpoints/ · weights.safetensors · scores.json · tables.safetensors
+                        larger.json where sizes were swept; tracking/ and tracking.safetensors where it was on
     scores.json         every setting's scores with interval, chance and ceiling; the paired differences
     figures/*.png, report.html
 

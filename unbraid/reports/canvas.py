@@ -35,7 +35,7 @@ DASHES: tuple[LineStyleType, ...] = (
 )
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 GREY, INK = "#767676", "#1a1a1a"
-SIZE, SMALL, DPI = 11.5, 9.5, 160
+SIZE, SMALL, SMALLER, DPI = 11.5, 9.5, 7.8, 160
 WIDTH, HEIGHT = 4.7, 3.5
 
 
@@ -72,8 +72,8 @@ def blank(source: str, height: float = HEIGHT) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def name_axes(axes: Axes, title: str, x: str, y: str) -> None:
-    axes.set_title(plain(title), fontsize=SIZE, fontweight="bold", loc="left", wrap=True, color=INK)
+def name_axes(axes: Axes, title: str, x: str, y: str, size: float = SIZE) -> None:
+    axes.set_title(plain(title), fontsize=size, fontweight="bold", loc="left", wrap=True, color=INK)
     axes.set_xlabel(plain(x), fontsize=SIZE - 1)
     axes.set_ylabel(plain(y), fontsize=SIZE - 1)
 
@@ -91,8 +91,9 @@ def key(figure: Figure, handles: Sequence[Line2D]) -> None:
     """The legend, under the plot, in two columns where the words are short."""
     longest = max((len(str(handle.get_label())) for handle in handles), default=0)
     columns = 2 if longest <= 22 and len(handles) > 1 else 1
+    size = SMALL if longest <= 44 else SMALLER
     figure.legend(
-        handles=handles, loc="outside lower center", ncols=columns, fontsize=SMALL, frameon=False, handlelength=2.6
+        handles=handles, loc="outside lower center", ncols=columns, fontsize=size, frameon=False, handlelength=2.6
     )
 
 
@@ -148,7 +149,7 @@ def left_out(findings: Findings, shown: Sequence[Setting]) -> str:
     )
 
 
-def short(text: str, most: int = 44) -> str:
+def short(text: str, most: int = 60) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 

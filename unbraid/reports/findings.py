@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ class Setting:
     """Stack and position in it, of each member."""
     replicates: list[str]
     scores: dict[str, Score]
-    swept: Tree
+    swept: Tree = field(default_factory=dict)
     """What the sweep set, by dotted path."""
 
     def value(self, metric: str) -> float | None:

@@ -8,6 +8,8 @@ from unbraid.config import REPLICATES
 from unbraid.reports.findings import Findings, Setting, flat_sweep
 
 ROWS = "dictionary.features"
+TITLE = 10.0
+"""The size of letters of a title with two lines, of which the second is a grid's name."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,11 @@ class Grid:
     def column(self, value: float) -> list[tuple[int, Setting]]:
         """The settings of one column, smallest dictionary first."""
         return [(row, self.cells[row, value]) for row in self.rows if (row, value) in self.cells]
+
+    def name_of(self, column: float) -> str:
+        """The grid's name and the column's, in few words: a mechanism's weight goes by the mechanism's name."""
+        words = f"{last_name(self.across).removesuffix(' weight')} {column:.3g}"
+        return f"{self.name}, {words}" if self.name else words
 
     def first(self) -> Setting:
         return next(iter(self.cells.values()))
@@ -62,7 +69,7 @@ def families(findings: Findings) -> list[Family]:
         return [Family("", [(setting.label, setting) for setting in findings.drawn])]
     return [
         Family(
-            ", ".join(part for part in (grid.name, f"{last_name(grid.across)} {grid.columns[-1]:.3g}") if part),
+            grid.name_of(grid.columns[-1]),
             [(ratio(row, grid.planted), setting) for row, setting in grid.column(grid.columns[-1])],
         )
         for grid in found

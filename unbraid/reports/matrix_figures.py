@@ -9,7 +9,7 @@ from matplotlib.colors import LogNorm, Normalize
 
 from unbraid.reports.canvas import INK, Picture, Plate, blank, name_axes, png
 from unbraid.reports.findings import Findings
-from unbraid.reports.grids import Grid, grids, last_name
+from unbraid.reports.grids import TITLE, Grid, grids, last_name
 from unbraid.reports.published import CLIPPED, Published, published
 from unbraid.reports.words import MISSING
 
@@ -96,7 +96,7 @@ def _picture(findings: Findings, grid: Grid, place: int, matrix: _Matrix, source
     axes.set_yticks(range(len(grid.rows)), names, fontsize=TICK)
     axes.tick_params(length=0)
     title = f"{matrix.title}\n{grid.name}" if grid.name else matrix.title
-    name_axes(axes, title, last_name(grid.across), "")
+    name_axes(axes, title, last_name(grid.across), "", TITLE)
     alt = f"{matrix.title}, {grid.name}: {_told(grid, matrix, values)}"
     return Picture(f"matrix-{matrix.metric.replace('_', '-')}-{place}", png(figure), alt)
 
@@ -108,7 +108,7 @@ def _value(grid: Grid, row: int, column: float, metric: str) -> float:
 
 
 def _write_cell(
-    axes: Axes, at: tuple[float, float], matrix: _Matrix, value: float, theirs: float | None, colour: np.ndarray
+    axes: Axes, at: tuple[int, int], matrix: _Matrix, value: float, theirs: float | None, colour: np.ndarray
 ) -> None:
     """Our value, and under it in brackets the source's."""
     light = float(colour[:3] @ [0.299, 0.587, 0.114]) > 0.5

@@ -9,6 +9,7 @@ from unbraid.reports.canvas import (
     GREY,
     INK,
     SMALL,
+    SMALLER,
     Look,
     Picture,
     Plate,
@@ -68,7 +69,8 @@ def _key() -> list[Line2D]:
 def _name_row(axes: Axes, y: float, left: str, right: str) -> None:
     """The setting and its score above the row, where a long name has room."""
     across = axes.get_yaxis_transform()
-    axes.text(0, y + 0.36, plain(short(left, 36)), fontsize=SMALL, color=INK, va="center", transform=across)
+    size = SMALL if len(left) <= 36 else SMALLER
+    axes.text(0, y + 0.36, plain(short(left)), fontsize=size, color=INK, va="center", transform=across)
     axes.text(1, y + 0.36, right, fontsize=SMALL, color=INK, va="center", ha="right", transform=across)
 
 

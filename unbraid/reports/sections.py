@@ -122,7 +122,7 @@ def _score_table(settings: Sequence[Setting], metrics: Sequence[str]) -> str:
     for metric in metrics:
         words = wording(metric)
         rows = [[one.label, *_score_cells(one, metric)] for one in settings if metric in one.scores]
-        remark = f"{words.meaning} ({words.better})" if words.meaning and words.better else words.meaning
+        remark = f"{words.meaning} ({words.better})" if words.meaning else ""
         groups.append(Group(rows, words.heading, remark))
     return markup.table("Scores", ("setting", "mean", "95 % interval", "chance", "ceiling"), groups)
 

@@ -92,9 +92,13 @@ def _world(config: Tree) -> str:
     if kind != "superposition":
         return f"World: {phrase(config.get('world', {}))}."
     noise = f", with noise {said(config, 'world.noise')}" if said(config, "world.noise") not in ("0", "–") else ""
+    rule = said(config, "world.firing")
+    firing = f"firing {rule}, active {said(config, 'world.active')}"
+    if "published" not in rule:
+        firing = f"about {said(config, 'world.active')} firing in each sample"
     return (
         f"World: {said(config, 'world.features')} planted directions in {said(config, 'world.dimensions')} dimensions, "
-        f"about {said(config, 'world.active')} firing in each sample (decay {said(config, 'world.decay')}){noise}."
+        f"{firing} (decay {said(config, 'world.decay')}){noise}."
     )
 
 
@@ -150,7 +154,7 @@ def _against_first(findings: Findings, best: Setting) -> str:
     two = len(findings.settings) == 2
     for difference in findings.differences:
         this, first = (findings.settings[difference[key]] for key in ("setting", "reference"))
-        if difference["metric"] == "mmcs" and (this is best or (two and first is best)):
+        if difference["metric"] == "mmcs" and difference["interval"] and (this is best or (two and first is best)):
             verdict = "not clearly different" if difference["verdict"] == "undecided" else difference["verdict"]
             who = f"Against {first.label} it is" if this is best else f"Against it {this.label} is"
             by = f"{number('mmcs', difference['value'], True)} {interval('mmcs', difference['interval'], True)}"

@@ -1,5 +1,6 @@
 """Print runs to the terminal as tables, or one run as JSON."""
 
+import shlex
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -14,11 +15,11 @@ from unbraid.errors import Refusal
 from unbraid.files import json_bytes
 from unbraid.reports.findings import MOST_ROWS, Setting, environment, figure_paths, read_setting, sweep_size
 from unbraid.reports.sentences import what_was_run
-from unbraid.reports.words import MAIN, MISSING, in_order, interval, number, seconds, wording
+from unbraid.reports.words import MISSING, in_order, interval, number, seconds, wording
 from unbraid.runs import Run
 
-FEW_SETTINGS = 5
-"""Of very many settings so many are printed."""
+FEW_SETTINGS, BESIDE = 5, ("f1", "l0", "dead")
+"""Of very many settings so many are printed, with these scores beside MMCS."""
 
 
 def print_runs(runs: Sequence[Run], parent: Path) -> None:
@@ -86,16 +87,20 @@ def _print_unfinished(console: Console, run: Run, status: Tree) -> None:
 def _print_best(console: Console, run: Run, settings: Sequence[Setting]) -> None:
     """Of very many settings the best few, and where the rest is."""
     ranked = sorted(settings, key=lambda one: -(one.value("mmcs") or 0.0))[:FEW_SETTINGS]
-    console.print("", _score_table(ranked, MAIN), sep="\n")
-    where = f"in {run.path / 'report.html'} and `unbraid show {run.name} --json`"
+    table = _table("setting", ["MMCS", "chance", *[wording(metric).heading for metric in BESIDE]], [])
+    for one in ranked:
+        cells = [number("mmcs", one.value("mmcs")), number("mmcs", one.scores["mmcs"].chance)]
+        cells += [number(metric, one.value(metric)) for metric in BESIDE]
+        table.add_row(Text(one.label), *map(Text, cells))
+    console.print("", table, sep="\n")
+    where = f"in {run.path / 'report.html'} and `unbraid show {shlex.quote(str(run.path))} --json`"
     console.print(Text(f"These are the {len(ranked)} of the highest MMCS; all {len(settings)} are {where}."))
 
 
-def _score_table(settings: Sequence[Setting], only: Sequence[str] | None = None) -> Table:
+def _score_table(settings: Sequence[Setting]) -> Table:
     """Metric by metric, a line a setting."""
     table = _table("score", ["mean", "95 % interval", "chance", "ceiling"], [])
-    metrics = dict.fromkeys(metric for one in settings for metric in one.scores if only is None or metric in only)
-    for metric in in_order(list(metrics)):
+    for metric in in_order(list(dict.fromkeys(metric for setting in settings for metric in setting.scores))):
         lines: list[list[str]] = []
         for setting in settings:
             if metric in setting.scores:

@@ -8,7 +8,7 @@ from matplotlib.lines import Line2D
 
 from unbraid.reports.canvas import COLOURS, GREY, Picture, Plate, blank, key, name_axes, png, short
 from unbraid.reports.findings import Findings, Setting
-from unbraid.reports.grids import grids, last_name, ratio
+from unbraid.reports.grids import TITLE, grids, ratio
 from unbraid.reports.step_axis import log_steps
 
 SHOWN, THRESHOLD = 14, 0.9
@@ -50,9 +50,9 @@ def _chosen(findings: Findings) -> list[tuple[str, Setting]]:
     for grid in grids(findings):
         nearest = min(grid.rows, key=lambda row: abs(np.log(row / grid.planted)))
         for row in dict.fromkeys((grid.rows[0], nearest, grid.rows[-1])):
-            name = f"{ratio(row, grid.planted)}, {last_name(grid.across)} {grid.columns[-1]:.3g}"
+            title = f"{ratio(row, grid.planted)} entries\n{grid.name_of(grid.columns[-1])}"
             if (row, grid.columns[-1]) in grid.cells:
-                chosen.append((f"{name}\n{grid.name}", grid.cells[row, grid.columns[-1]]))
+                chosen.append((title, grid.cells[row, grid.columns[-1]]))
     return chosen or [(short(setting.label), setting) for setting in findings.panels]
 
 
@@ -73,7 +73,7 @@ def _picture(findings: Findings, place: int, title: str, setting: Setting) -> Pi
     axes.plot(where, np.full(len(where), 0.75 - len(shown)), "|", color=GREY, markersize=4)
     axes.set_yticks(-np.arange(len(shown)), [f"{rates[n]:.2g}" for n in shown])
     axes.set_ylim(0.5 - len(shown), 0.7)
-    name_axes(axes, title, "training step (log)", "probability to fire")
+    name_axes(axes, title, "training step (log)", "probability to fire", TITLE)
     key(figure, _key())
     return Picture(f"timeline-{place}", png(figure), _told(title, lives))
 

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from unbraid.reports.canvas import COLOURS, DASHES, MARKERS, Look, Picture, Plate, blank, handle, key, name_axes, png
 from unbraid.reports.findings import Findings, Setting
-from unbraid.reports.grids import Family, families, grids, last_name, ratio
+from unbraid.reports.grids import TITLE, Family, families, grids, ratio
 from unbraid.reports.step_axis import log_steps
 
 THRESHOLD = 0.9
@@ -48,7 +49,7 @@ def fates(findings: Findings) -> Plate:
         for fate, title in FATES.items():
             of_fate = _at_threshold(fate)
             pictures.append(_lines(findings, family, f"fate-{fate}-{place}", title, "true features", of_fate))
-        words = "1 − cosine with the check before"
+        words = "1 − cosine"
         of_change = _at_threshold("mean_change")
         pictures.append(_lines(findings, family, f"change-{place}", "Mean change of what is kept", words, of_change))
         pictures.append(_thresholds(findings, family, place))
@@ -84,9 +85,8 @@ def _outer_columns(findings: Findings) -> list[Family]:
     found: list[Family] = []
     for grid in grids(findings):
         for column in dict.fromkeys((grid.columns[0], grid.columns[-1])):
-            name = ", ".join(part for part in (grid.name, f"{last_name(grid.across)} {column:.3g}") if part)
             settings = [(ratio(row, grid.planted), setting) for row, setting in grid.column(column)]
-            found.append(Family(name, settings))
+            found.append(Family(grid.name_of(column), settings))
     return found or families(findings)
 
 
@@ -102,7 +102,7 @@ def _lines(
     drawn = [(label, one) for label, setting in family.settings if (one := tracked(findings, setting, quantity))]
     if not drawn:
         return None
-    figure, axes = blank(findings.source, height=3.3 + 0.11 * len(drawn))
+    figure, axes = blank(findings.source, height=3.2 + 0.18 * len(drawn))
     handles = []
     for place, (label, one) in enumerate(drawn):
         style = _look(place)
@@ -118,7 +118,7 @@ def _lines(
         )
         handles.append(handle(style, label, marker=True))
     _scale(axes, np.concatenate([_mean(one.values) for _, one in drawn]), y)
-    name_axes(axes, f"{title}\n{family.name}" if family.name else title, "training step (log)", y)
+    name_axes(axes, f"{title}\n{family.name}" if family.name else title, "training step (log)", y, TITLE)
     key(figure, handles)
     ends = "; ".join(f"{label} {_mean(one.values)[-1]:.4g}" for label, one in drawn)
     return Picture(name, png(figure), f"{title} against training step, {family.name}. At the end: {ends}.")
@@ -129,7 +129,7 @@ def _thresholds(findings: Findings, family: Family, place: int) -> Picture | Non
     drawn = [(label, one) for label, setting in family.settings if (one := tracked(findings, setting, _last_still))]
     if not drawn:
         return None
-    figure, axes = blank(findings.source, height=3.3 + 0.11 * len(drawn))
+    figure, axes = blank(findings.source, height=3.2 + 0.18 * len(drawn))
     thresholds = next(arrays["thresholds"] for arrays in findings.tracking if arrays)
     handles = []
     for row, (label, one) in enumerate(drawn):
@@ -147,7 +147,9 @@ def _thresholds(findings: Findings, family: Family, place: int) -> Picture | Non
     axes.set_xticks(thresholds, [f"{value:g}" for value in thresholds])
     axes.set_ylim(bottom=0)
     title = "Still learned at the end"
-    name_axes(axes, f"{title}\n{family.name}" if family.name else title, "least cosine that counts", "true features")
+    name_axes(
+        axes, f"{title}\n{family.name}" if family.name else title, "least cosine that counts", "true features", TITLE
+    )
     key(figure, handles)
     told = "; ".join(f"{label} {', '.join(f'{value:.4g}' for value in one.values.mean(0))}" for label, one in drawn)
     return Picture(f"thresholds-{place}", png(figure), f"{title} for thresholds {thresholds.tolist()}: {told}.")
@@ -179,3 +181,5 @@ def _scale(axes: Axes, values: np.ndarray, y: str) -> None:
         axes.set_ylim(0, 1.6 * high)
     else:
         axes.set_ylim(0, 1.08 * high if high > 0 else 1)
+    if y == "true features":
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))

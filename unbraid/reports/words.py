@@ -52,8 +52,12 @@ METRICS = {
     ),
     "found": Wording("Found", "true features some entry has a cosine of at least 0.9 with at the end", digits=".1f"),
     "still_learned": Wording("Still learned", "of those, found by the same entry as at the check before", digits=".1f"),
-    "still_growth": Wording("Still learned, growth", "how many more since half of the training", "", ".1f"),
-    "learned_total": Wording("Learned", "how often, over all checks, a true feature came to be found", "", ".1f"),
+    "still_growth": Wording(
+        "Still learned, growth", "how many more since half of the training", "higher is still learning", ".1f"
+    ),
+    "learned_total": Wording(
+        "Learned", "how often, over all checks, a true feature came to be found", "higher is more", ".1f"
+    ),
     "unlearned_total": Wording(
         "Unlearned", "how often, over all checks, a true feature was found no more", "lower is better", ".1f"
     ),

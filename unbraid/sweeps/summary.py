@@ -47,7 +47,7 @@ def label(setting: Tree) -> str:
 def _word(value: Any) -> str:
     if isinstance(value, dict):
         return " ".join(str(part) for part in value.values())
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _collect(run: Run) -> dict[str, _Setting]:
