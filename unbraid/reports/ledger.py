@@ -126,7 +126,7 @@ def _figures(entry: Tree, run: Path, shown: dict[Path, str]) -> str:
     paths = [path for name in entry["figures"] if (path := run / "figures" / f"{name}.png").is_file()]
     new = [path for path in paths if path not in shown]
     above = [markup.link(shown[path], f"{path.stem}, above") for path in paths if path in shown]
-    shown |= dict.fromkeys(new, entry["id"])
+    shown.update({path: str(entry["id"]) for path in new})
     pictures = [Picture(path.stem, path.read_bytes(), f"Figure {path.stem} of {run.name}") for path in new]
     drawn = markup.figure(Plate("", f"{', '.join(path.stem for path in new)} of {run.name}.", pictures)) if new else ""
     return drawn + (f"<p>Figure: {', '.join(above)}.</p>" if above else "")
