@@ -12,7 +12,9 @@ from unbraid.files import read_arrays, write_json
 from unbraid.progress import Watcher
 from unbraid.runs import Run
 from unbraid.signals import StopSignals
+from unbraid.sweeps.baseline_work import BaselineWork
 from unbraid.sweeps.dictionary_work import DictionaryWork
+from unbraid.sweeps.embedding_work import EmbeddingWork
 from unbraid.sweeps.grid import Member, expand
 from unbraid.sweeps.plan import plan, refuse_too_large
 from unbraid.sweeps.summary import summarise
@@ -33,7 +35,7 @@ def execute(run: Run, watcher: Watcher, signals: StopSignals | None = None) -> N
         stacks = plan(members)
         watcher.plan([work(group) for group in stacks])
         for index, group in enumerate(stacks):
-            DictionaryWork(run, index, group, watcher, signals).finish()
+            _work(run, index, group, watcher, signals).finish()
         write_json(run.path / "scores.json", summarise(run))
     except Stopped as stop:
         note("stopped", str(stop))
@@ -47,9 +49,22 @@ def execute(run: Run, watcher: Watcher, signals: StopSignals | None = None) -> N
     note("finished")
 
 
-def work(group: Sequence[Member]) -> tuple[int, float]:
-    """The steps of a stack, and what one of them costs in arbitrary units."""
+def _work(
+    run: Run, index: int, group: list[Member], watcher: Watcher, signals: StopSignals
+) -> DictionaryWork | BaselineWork | EmbeddingWork:
     first = group[0].experiment
+    if first.embedding is not None:
+        return EmbeddingWork(run, index, group, watcher)
+    if first.baseline is not None:
+        return BaselineWork(run, index, group, watcher)
+    return DictionaryWork(run, index, group, watcher, signals)
+
+
+def work(group: Sequence[Member]) -> tuple[int, float]:
+    """The steps of a stack, and what one of them costs in arbitrary units; what is not trained takes one a member."""
+    first = group[0].experiment
+    if not first.is_trained:
+        return len(group), sum(member.experiment.data.samples for member in group) / len(group)
     products = first.dictionary.features * first.world.dimensions * first.training.batch
     return first.training.steps, float(len(group) * products)
 
@@ -58,6 +73,9 @@ def load_stack(path: str | Path, index: int = 0) -> Stack:
     """The trained stack of a run directory, as a dictionary to use."""
     run = Run.open(Path(path))
     group = plan(expand(run.config(), str(run.path)))[index]
+    if not group[0].experiment.is_trained:
+        where = run.stack(index) / "weights.safetensors"
+        raise Refusal(f"{path} holds no trained stack; accepted: a run of dictionaries (directions are in {where})")
     arrays = {
         name: torch.from_numpy(array) for name, array in read_arrays(run.stack(index) / "weights.safetensors").items()
     }
