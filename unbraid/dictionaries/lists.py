@@ -13,7 +13,7 @@ import torch
 from unbraid.axes import Float, Tensor
 from unbraid.codes import Codes
 from unbraid.dictionaries import kernels
-from unbraid.dictionaries.activations import TopK
+from unbraid.dictionaries.activations import Relu, TopK
 from unbraid.dictionaries.stack import Stack
 
 BLOCK_BYTES = 16 << 20
@@ -48,6 +48,13 @@ class Lists:
         features, values = self.features[..., :slots], self.values[..., :slots]
         kernels.clear_unused(values, features, self.counts)
         return Codes(torch.from_numpy(features), torch.from_numpy(values), self.width)
+
+
+def encode(stack: Stack, x: Float[Tensor, "b d"]) -> Codes:
+    """What fires: by lists where they serve, by dense products where they do not."""
+    serves = isinstance(stack.activation, Relu | TopK) and stack.encoder.dtype == torch.float32
+    lists = encode_lists(stack, Inputs(x)) if serves else None
+    return lists.codes() if lists is not None else stack.encode(x)
 
 
 def most_slots(stack: Stack) -> int:
