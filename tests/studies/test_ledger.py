@@ -138,6 +138,7 @@ def test_the_page_has_every_claim_and_needs_nothing_else(claims: None, runs: Pat
     assert code == 0
     assert "✓ holds" in out
     assert "✗ fails" in out
+    assert max(map(len, out.splitlines()[:-1])) <= 80
     assert "2 claims: 1 hold, 1 fail." in out
     page = Path(out.splitlines()[-1])
     text = page.read_text()

@@ -50,15 +50,15 @@ def ledger_page(entries: Sequence[Tree], scale: str, folder: Path) -> str:
 
 
 def print_ledger(entries: Sequence[Tree]) -> None:
-    """The same table on a terminal, claims by their ids."""
+    """The same table on a terminal; only the first column may break its lines, so that it fits 80 columns."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(Text("claim"), overflow="fold", min_width=16)
-    table.add_column(Text("the seed's figure"), overflow="fold", min_width=12)
+    table.add_column(Text("claim\n(the seed's figure)"), overflow="fold")
     for name in HEAD[2:5]:
         table.add_column(Text(name), justify="right", no_wrap=True)
     table.add_column(Text("verdict"), no_wrap=True)
     for entry in entries:
-        table.add_row(*map(Text, [entry["id"], entry["published"], *_numbers(entry), VERDICTS[entry["verdict"]]]))
+        claim = Text.assemble((entry["id"], "bold"), f"\n({entry['published']})")
+        table.add_row(claim, *map(Text, [*_numbers(entry), VERDICTS[entry["verdict"]]]))
     console = Console(highlight=False)
     console.print(table)
     console.print(Text(tally(entries)))
