@@ -87,7 +87,7 @@ def deciding(entry: Tree) -> Tree | None:
 
 
 def _row(entry: Tree) -> list[markup.Cell]:
-    figure = Link(f"#{entry['id']}", entry["figures"][0]) if entry["parts"] else MISSING
+    figure = Link(f"#{entry['id']}", "see it") if entry["parts"] else MISSING
     return [entry["statement"], entry["published"], *_numbers(entry), VERDICTS[entry["verdict"]], figure]
 
 
