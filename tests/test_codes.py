@@ -96,3 +96,10 @@ def test_both_layouts_send_the_same_gradient_to_the_rows(values, rows):
 def test_members_do_not_read_one_anothers_rows(values, rows):
     rows[1:] = np.nan
     assert as_slots(values).decode(torch.tensor(rows))[0].isfinite().all()
+
+
+@layouts
+def test_at_gives_the_values_of_the_features_asked_for(layout, values, rng):
+    asked = rng.integers(0, WIDTH, (MEMBERS, SAMPLES, 4))
+    expected = [[values[m, b, asked[m, b]] for b in range(SAMPLES)] for m in range(MEMBERS)]
+    assert np.array_equal(layout(values).at(torch.tensor(asked)).numpy(), np.array(expected))

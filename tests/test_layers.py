@@ -22,6 +22,7 @@ LAYERS = [
     {"sweeps"},
     {"studies"},
     {"reports"},
+    {"working"},
     {"cli"},
 ]
 RANK = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms}

@@ -5,7 +5,7 @@ import time
 
 from rich.console import Console
 
-from unbraid.progress import Bar, Lines
+from unbraid.progress import Bar, Lines, OneOfMany, Silent
 
 LINE = {"step": 50, "terms": {"fidelity": [0.12, 0.14], "sparsity": [0.2, 0.2]}, "l0": [5.0, 6.0], "mmcs": [0.9, 0.92]}
 
@@ -36,3 +36,14 @@ def test_plain_lines_tell_the_time_left():
     lines.show(0, LINE)
     assert out.getvalue().startswith("stack 1/1  step 50/100  MMCS 0.91  L0 5.5")
     assert out.getvalue().endswith("left\n")
+
+
+def test_several_runs_are_one_work():
+    whole = Silent()
+    whole.plan([(100, 1.0), (50, 4.0), (100, 1.0)])
+    second = OneOfMany(whole, first=1)
+    second.plan([(50, 4.0), (100, 1.0)])
+    second.advance(0, 25)
+    assert whole.share == (100 + 25 * 4) / 400
+    second.advance(1, 100)
+    assert whole.share == 1

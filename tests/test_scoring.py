@@ -5,9 +5,13 @@ import pytest
 import torch
 from sklearn.metrics import f1_score
 
-from unbraid.dictionaries import Dictionary, Relu, Stack
-from unbraid.scoring import matched_order, score
-from unbraid.worlds import Superposition
+from unbraid.dictionaries import Dictionary, Relu, Stack, TopK
+from unbraid.dictionaries.activations import Activation
+from unbraid.dictionaries.baselines import BASELINES, Oracle, Pca, Random
+from unbraid.metrics import recovery
+from unbraid.randomness import stream
+from unbraid.scoring import BATCH, CHANCE_DRAWS, matched_order, score
+from unbraid.worlds import Batch, Superposition, World
 
 SMALL = Superposition(dimensions=24, features=12, active=2.0, decay=0.95)
 
@@ -16,6 +20,10 @@ def perfect(world: Superposition) -> Stack:
     """More dimensions than features: the pseudo-inverse reads every strength exactly."""
     encoder = torch.linalg.pinv(world.directions).T
     return Stack(encoder[None], torch.full((1, world.features), -1e-6), world.directions[None], None, Relu())
+
+
+def evaluation(world: World, samples: int) -> list[Batch]:
+    return [world.batch(position, BATCH, split="evaluation") for position in range(samples // BATCH)]
 
 
 def test_a_perfect_dictionary_scores_its_ceiling_everywhere():
@@ -38,7 +46,7 @@ def test_scores_do_not_depend_on_the_order_or_presence_of_other_members():
 def test_f1_is_that_of_the_matched_features_by_scikit_learn():
     stack = Stack.start(Dictionary(features=16), 24, [3])
     scores = score(stack, SMALL, samples=2048)
-    batches = [SMALL.batch(position, 1024, split="evaluation") for position in range(2)]
+    batches = evaluation(SMALL, 2048)
     x, truth = torch.cat([b.x for b in batches]), torch.cat([b.truth.to_dense()[0] for b in batches])
     codes = stack.encode(x).to_dense()[0]
     match = scores.tables["match"][0]
@@ -61,7 +69,7 @@ def test_chance_and_ceiling_of_mmcs_are_the_published_ones(features: int, floor:
 def test_answering_the_mean_is_the_chance_of_reconstruction():
     noisy = Superposition(dimensions=24, features=12, active=2.0, decay=0.95, noise=0.3)
     scores = score(perfect(noisy), noisy, samples=4096)
-    x = torch.cat([noisy.batch(position, 1024, split="evaluation").x for position in range(4)])
+    x = torch.cat([batch.x for batch in evaluation(noisy, 4096)])
     assert scores.chance["reconstruction_error"] == pytest.approx(x.var(0, correction=0).mean().item(), rel=1e-4)
     assert scores.ceiling["reconstruction_error"] == pytest.approx(0.09, rel=0.02)  # the oracle leaves the noise
 
@@ -78,3 +86,65 @@ def test_scores_print_as_a_table_with_chance_and_ceiling():
     assert "chance" in text
     assert "ceiling" in text
     assert len(text.splitlines()) == 12
+
+
+def simply(encode, decode, match: torch.Tensor, world: World, samples: int) -> dict[str, torch.Tensor]:
+    """Firing and reconstruction the plain way: every code of every sample, dense and at once."""
+    batches = evaluation(world, samples)
+    x, truth = torch.cat([b.x for b in batches]), torch.cat([b.truth.to_dense()[0] for b in batches]) != 0
+    codes = encode(x)
+    fired = codes.to_dense() != 0
+    partner = torch.stack([of_one[:, one.clamp_min(0)] & (one >= 0) for of_one, one in zip(fired, match, strict=True)])
+    both, learned, true = (partner & truth).sum(1), partner.sum(1), truth.sum(0)
+    return {
+        "precision": both / learned,
+        "recall": both / true,
+        "f1": 2 * both / (learned + true),
+        "density": fired.double().mean(1),
+        "reconstruction_error": (decode(codes).double() - x).square().mean((1, 2)),
+    }
+
+
+@pytest.mark.parametrize(("features", "bias"), [(8, 0.0), (40, 0.0), (40, -0.2), (400, -0.3)])
+@pytest.mark.parametrize("activation", [Relu(), TopK(k=3)])
+def test_scores_by_lists_and_members_are_those_of_the_plain_way(features: int, bias: float, activation: Activation):
+    stack = Stack.start(Dictionary(features=features, activation=activation), 24, [0, 1])
+    stack.encoder_bias.fill_(bias)
+    scores = score(stack, SMALL, 1024)
+    expected = simply(stack.encode, stack.decode, scores.tables["match"], SMALL, 1024)
+    for name, table in expected.items():
+        found = scores.values[name] if name == "reconstruction_error" else scores.tables[name]
+        torch.testing.assert_close(found, table.to(found.dtype), rtol=1e-4, atol=1e-6, equal_nan=True)
+
+
+def test_chance_of_a_wide_relu_dictionary_reads_only_the_matched_features_and_is_the_same():
+    """The plain way, with the random dictionaries that chance draws."""
+    wide = Stack.start(Dictionary(features=100), 24, [0])
+    seeds = stream(0, "chance").integers(0, 1 << 32, CHANCE_DRAWS).tolist()
+    random = Stack.start(Dictionary(features=100), 24, seeds)
+    match = recovery.match(recovery.cosines(SMALL.directions, random.directions))
+    expected = simply(random.encode, random.decode, match, SMALL, 1024)
+    chance = score(wide, SMALL, 1024).chance
+    for name in ("precision", "recall", "f1"):
+        assert chance[name] == pytest.approx(expected[name].nan_to_num(0).mean().item(), abs=1e-5), name
+
+
+@pytest.mark.parametrize("kind", [name for name in BASELINES if name != "oracle"])
+def test_a_baseline_is_scored_as_a_dictionary_is(kind: str):
+    fitted = BASELINES[kind](features=10).fit(SMALL.batch(0, 512).x)
+    scores = score(fitted, SMALL, 512)
+    expected = simply(fitted.encode, fitted.decode, scores.tables["match"], SMALL, 512)
+    for name, table in expected.items():
+        found = scores.values[name] if name == "reconstruction_error" else scores.tables[name]
+        torch.testing.assert_close(found, table.to(found.dtype), rtol=1e-4, atol=1e-6, equal_nan=True)
+
+
+def test_chance_of_a_baseline_is_that_of_as_many_directions_as_it_found():
+    world = Superposition()
+    x = world.batch(0, 2048).x
+    for baseline, floor in ((Pca(features=512), 0.176), (Random(features=128), 0.162)):
+        scores = score(baseline.fit(x), world, 256)
+        assert scores.chance["mmcs"] == pytest.approx(floor, abs=0.005)
+    assert score(Oracle(world=world, features=128).fit(x), world, 256).values["mmcs"].item() == pytest.approx(
+        scores.ceiling["mmcs"], abs=1e-6
+    )

@@ -1,4 +1,4 @@
-"""The command line: `unbraid run`, `resume`, `list`, `show`, `report`, `configs`.
+"""The command line: `unbraid run`, `resume`, `list`, `show`, `report`, `claims`, `configs`.
 
 Heavy imports happen inside the commands, so that `--help` answers at once. Exit codes: 0 done; 1 the run could not
 finish (a loss that is not finite, an error of ours); 2 what was asked cannot be done; 130 or 143 stopped by Ctrl-C or
@@ -7,6 +7,7 @@ SIGTERM.
 
 import io
 import os
+import shlex
 import sys
 import tempfile
 import traceback
@@ -20,7 +21,6 @@ import typer
 from unbraid.errors import NotFinite, Refusal, Stopped
 
 if TYPE_CHECKING:
-    from unbraid.progress import Watcher
     from unbraid.runs import Run
 
 app = typer.Typer(
@@ -56,21 +56,14 @@ def run(
     quiet: QuietOption = False,
 ) -> None:
     """Run a configuration: train, score, report. Prints the run directory last."""
-    from unbraid.config import merge, parse_override, read_toml, to_toml
+    from unbraid.config import read_toml, to_toml
     from unbraid.runs import Run
     from unbraid.studies import find_config
-    from unbraid.sweeps.grid import expand, refuse_swept, resolve
-    from unbraid.sweeps.plan import refuse_too_large
+    from unbraid.sweeps.prepare import prepare
     from unbraid.sweeps.scales import at_scale
 
     path = find_config(config)
-    data, changes = at_scale(read_toml(path), scale, str(path)), {}
-    for override in overrides or []:
-        changes = merge(changes, parse_override(override))
-    data = merge(data, changes)
-    refuse_swept(changes, data, str(path))
-    resolved = resolve(data, str(path))
-    refuse_too_large(expand(resolved, str(path)))
+    resolved = prepare(at_scale(read_toml(path), scale, str(path)), overrides or [], str(path))
     made = Run.create(runs, _checked_name(name) or _fresh_name(path.stem, runs), to_toml(resolved))
     _work(made, quiet)
 
@@ -129,6 +122,39 @@ def report(
     if not path.name or path.is_dir():
         raise Refusal(f"-o {str(output)!r} is not a file; accepted: where to write one, for example report.html")
     typer.echo(write_report(found, path))
+
+
+@app.command()
+def claims(
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Claims to test; by default all.")] = None,
+    scale: Annotated[str, typer.Option(metavar="SCALE", help="small or standard.")] = "small",
+    runs: RunsOption = RUNS,
+    listed: Annotated[bool, typer.Option("--list", help="List the claims and run nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the entries as JSON with stable keys.")] = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Test what the seeds claim: run what is missing, reuse what is there, and write the ledger."""
+    from unbraid.files import json_bytes
+    from unbraid.reports.ledger import print_claims, print_ledger, write_ledger
+    from unbraid.studies.ledger import find_claims, ledger, plan_claims
+    from unbraid.studies.plans import checked_scale, missing
+    from unbraid.working import work_through
+
+    asked = {claim.id for claim in find_claims(ids or [])}
+    planned = plan_claims(checked_scale(scale), runs)
+    if not listed:
+        again = shlex.join(["unbraid", "claims", *(ids or []), "--scale", scale, "--runs", str(runs)])
+        work_through(missing(study for claim, study in planned if claim.id in asked), again, quiet)
+    entries = ledger(planned)
+    told = [entry for entry in entries if entry["id"] in asked]
+    if as_json:
+        typer.echo(json_bytes({"scale": scale, "claims": told}).decode().rstrip("\n"))
+    elif listed:
+        print_claims(told)
+    elif not quiet:
+        print_ledger(told)
+    if not listed:
+        typer.echo(write_ledger(entries, scale, runs / f"claims-{scale}.html"), err=as_json)
 
 
 @app.command()
@@ -196,31 +222,15 @@ def _confess() -> int:
 
 def _work(run: "Run", quiet: bool) -> None:
     """Do what is left of a run, write its report, and print where it is."""
-    from unbraid.reports.page import write_report
     from unbraid.reports.tables import print_run
-    from unbraid.runs import environment_changes
-    from unbraid.signals import StopSignals
-    from unbraid.sweeps.execute import execute
+    from unbraid.working import finish, watcher
 
-    with run.locked(), _watcher(quiet) as watcher, StopSignals(run.how_to_go_on) as signals:
-        for change in environment_changes(run):
-            watcher.say(f"note: {change}; the bits may differ from an uninterrupted run")
-        execute(run, watcher, signals)
-        watcher.stage("writing the report")
-        written = write_report([run], run.path / "report.html")
+    with watcher(quiet) as watching:
+        written = finish(run, watching, run.how_to_go_on)
     if not quiet:
         print_run(run)
         typer.echo(f"report: {written}")
     typer.echo(run.path)
-
-
-def _watcher(quiet: bool) -> "Watcher":
-    from rich.console import Console
-
-    from unbraid.progress import Bar, Lines, Silent
-
-    console = Console(stderr=True)
-    return Silent() if quiet else Bar(console) if console.is_terminal else Lines(console)
 
 
 def _fresh_name(stem: str, runs: Path) -> str:

@@ -45,6 +45,13 @@ class Codes:
         )
         return flat.view(members, samples, -1)
 
+    def at(self, asked: Int[Tensor, "m b j"]) -> Float[Tensor, "m b j"]:
+        """The values of the features asked for, in each sample; 0 where one did not fire."""
+        if self.features is None:
+            return self.values.gather(-1, asked)
+        found = [(self.values * (self.features == one[..., None])).sum(-1) for one in asked.unbind(-1)]
+        return torch.stack(found, -1)
+
     def counts(self) -> Int[Tensor, "m f"]:
         """In how many samples each feature fired."""
         fired = (self.values != 0).long()

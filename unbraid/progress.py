@@ -151,3 +151,26 @@ class Bar(Watcher):
 
     def say(self, sentence: str) -> None:
         self._progress.console.print(Text(sentence), soft_wrap=True)
+
+
+class OneOfMany(Watcher):
+    """A run among several that `whole` shows as one work; `first` is where its stacks begin in the whole plan."""
+
+    def __init__(self, whole: Watcher, first: int) -> None:
+        super().__init__()
+        self._whole, self._place = whole, first
+
+    def plan(self, works: list[tuple[int, float]]) -> None:
+        return None
+
+    def advance(self, stack: int, step: int) -> None:
+        self._whole.advance(self._place + stack, step)
+
+    def show(self, stack: int, line: Tree) -> None:
+        self._whole.show(self._place + stack, line)
+
+    def stage(self, words: str) -> None:
+        self._whole.stage(words)
+
+    def say(self, sentence: str) -> None:
+        self._whole.say(sentence)

@@ -1,24 +1,28 @@
-"""Score a stack against the truth that was planted, with chance and ceiling beside every score.
+"""Score a stack or a baseline against the truth that was planted, with chance and ceiling beside every score.
 
-Chance is what a random dictionary of the same size scores, fired by the same rule (for reconstruction: answering the
+Chance is what random directions of the same number score, fired by the same rule (for reconstruction: answering the
 mean). The ceiling is an oracle of the same size: the most frequent true features as directions, the truth as codes.
+Members are examined one at a time, and where codes are lists at the cost of what fired.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 import torch
 
 from unbraid.axes import Float, Int, Tensor
 from unbraid.codes import Codes
+from unbraid.dictionaries.activations import Relu
+from unbraid.dictionaries.baselines.baseline import Fitted
+from unbraid.dictionaries.lists import encode
 from unbraid.dictionaries.stack import Dictionary, Stack
 from unbraid.metrics import fidelity, firing, recovery, sparsity
 from unbraid.randomness import stream
 from unbraid.statistics import estimate
 from unbraid.worlds import Batch, World
 
-BATCH = 1024
+BATCH = 256
+"""Small, because a world may fire by one draw per batch: a score must see many."""
 CHANCE_DRAWS = 3
 NO_CEILING = ("density", "dead")
 CHANCE_KEPT = ("mmcs", "mcc", "recovered", "precision", "recall", "f1")
@@ -44,15 +48,131 @@ class Scores:
         return "\n".join(lines)
 
 
-def score(stack: Stack, world: World, samples: int = 20_480) -> Scores:
+def score(found: Stack | Fitted, world: World, samples: int = 20_480) -> Scores:
     """All scores of every member, on samples that no training has seen."""
-    measured = _examine(stack.directions, lambda batch: stack.encode(batch.x), stack.decode, world, samples)
-    chance = _mean(_examine_random(stack, world, samples).values)
+    measured = _examine(_readers(found, world), world, samples)
+    chance = _mean(_examine(_random_readers(found, world), world, samples).values)
     kept_chance = {name: chance[name] for name in CHANCE_KEPT}
     kept_chance |= {"explained_variance": 0.0, "reconstruction_error": float(measured.variance)}
-    ceiling = _mean(_examine_oracle(stack, world, samples).values)
+    ceiling = _mean(_examine([_oracle_reader(found.features, world)], world, samples).values)
     kept_ceiling = {name: value for name, value in ceiling.items() if name not in NO_CEILING}
     return Scores(measured.values, kept_chance, kept_ceiling, measured.tables)
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """What is examined: directions already compared with the truth, and how they encode and decode."""
+
+    values: dict[str, Tensor]
+    tables: dict[str, Tensor]
+    columns: Int[Tensor, "m n"]
+    """Where in the codes the match of each true feature is; -1 where it has none."""
+    encode: Callable[[Batch], Codes]
+    decode: Callable[[Codes], Tensor]
+
+    @classmethod
+    def of(
+        cls,
+        directions: Float[Tensor, "m f d"],
+        encode: Callable[[Batch], Codes],
+        decode: Callable[[Codes], Tensor],
+        world: World,
+    ) -> "_Reader":
+        cosine = recovery.cosines(world.directions, directions)
+        matched = recovery.match(cosine)
+        values = {
+            "mmcs": recovery.mmcs(cosine),
+            "mcc": recovery.mcc(cosine, matched),
+            "recovered": recovery.recovered(cosine, matched),
+        }
+        tables = {
+            "best_cosine": recovery.best_cosine(cosine),
+            "matched_cosine": recovery.matched_cosine(cosine, matched),
+            "match": matched,
+        }
+        return cls(values, tables, matched, encode, decode)
+
+
+def _readers(found: Stack | Fitted, world: World) -> list[_Reader]:
+    if isinstance(found, Fitted):
+        return [_Reader.of(found.directions, lambda batch: found.encode(batch.x), found.decode, world)]
+    return [_stack_reader(found.member(index), world) for index in range(found.members)]
+
+
+def _stack_reader(one: Stack, world: World) -> _Reader:
+    return _Reader.of(one.directions, lambda batch: encode(one, batch.x), one.decode, world)
+
+
+def _random_readers(found: Stack | Fitted, world: World) -> list[_Reader]:
+    seeds = stream(0, "chance").integers(0, 1 << 32, CHANCE_DRAWS).tolist()
+    if isinstance(found, Fitted):
+        return [reader for seed in seeds for reader in _readers(found.at_random([seed]), world)]
+    dictionary = Dictionary(features=found.features, activation=found.activation)
+    drawn = (Stack.start(dictionary, world.dimensions, [seed]) for seed in seeds)
+    return [_narrowed(one, _stack_reader(one, world)) for one in drawn]
+
+
+def _narrowed(one: Stack, reader: _Reader) -> _Reader:
+    """The same with only the matched features read, where others do not bear on them: what chance is asked for."""
+    if not isinstance(one.activation, Relu) or bool((reader.columns < 0).any()):
+        return reader
+    kept = {name: p[:, reader.columns[0]] for name, p in one.parameters().items()}
+    narrow = one.with_parameters(kept)
+    columns = torch.arange(narrow.features)[None]
+    return _Reader(reader.values, reader.tables, columns, lambda batch: encode(narrow, batch.x), narrow.decode)
+
+
+def _oracle_reader(features: int, world: World) -> _Reader:
+    kept = world.probabilities.argsort(descending=True, stable=True)[:features]
+    directions = world.directions[kept][None]
+
+    def truth(batch: Batch) -> Codes:
+        return Codes.dense(batch.truth.to_dense()[..., kept])
+
+    return _Reader.of(directions, truth, lambda codes: codes.decode(directions), world)
+
+
+@dataclass(frozen=True)
+class _Tally:
+    """Firing, reconstruction and counts of a reader; those of parts add up."""
+
+    fired: firing.FiringCounts
+    moments: fidelity.Moments
+    counts: Int[Tensor, "m f"]
+
+    @classmethod
+    def of(cls, reader: _Reader, batch: Batch) -> "_Tally":
+        codes = reader.encode(batch)
+        counts = codes.counts()
+        true, strengths = _slots(batch.truth)
+        partner = reader.columns[:, true]
+        together = (codes.at(partner.clamp_min(0)) != 0) & (partner >= 0)
+        learned = counts.gather(1, reader.columns.clamp_min(0)) * (reader.columns >= 0)
+        fired = firing.count_firing(true, together, strengths != 0, learned)
+        return cls(fired, fidelity.Moments.of(batch.x, reader.decode(codes)), counts)
+
+    def __add__(self, other: "_Tally") -> "_Tally":
+        return _Tally(self.fired + other.fired, self.moments + other.moments, self.counts + other.counts)
+
+    def values(self) -> dict[str, Tensor]:
+        return {
+            "precision": firing.mean_over_fired(self.fired.precision(), self.fired),
+            "recall": firing.mean_over_fired(self.fired.recall(), self.fired),
+            "f1": firing.mean_over_fired(self.fired.f1(), self.fired),
+            "l0": sparsity.l0(self.counts, self.moments.samples),
+            "density": sparsity.density(self.counts, self.moments.samples).mean(-1),
+            "dead": sparsity.dead(self.counts).double(),
+            "explained_variance": self.moments.explained_variance(),
+            "reconstruction_error": self.moments.reconstruction_error(),
+        }
+
+    def tables(self) -> dict[str, Tensor]:
+        return {
+            "precision": self.fired.precision(),
+            "recall": self.fired.recall(),
+            "f1": self.fired.f1(),
+            "density": sparsity.density(self.counts, self.moments.samples),
+        }
 
 
 @dataclass(frozen=True)
@@ -62,75 +182,28 @@ class _Examination:
     variance: Tensor
 
 
-def _examine(
-    directions: Float[Tensor, "m f d"],
-    encode: Callable[[Batch], Codes],
-    decode: Callable[[Codes], Tensor],
-    world: World,
-    samples: int,
-) -> _Examination:
-    cosine = recovery.cosines(world.directions, directions)
-    matched = recovery.match(cosine)
-    together, moments, counts = _tally(encode, decode, matched, world, samples)
-    values = {
-        "mmcs": recovery.mmcs(cosine),
-        "mcc": recovery.mcc(cosine, matched),
-        "recovered": recovery.recovered(cosine, matched),
-        "precision": firing.mean_over_fired(together.precision(), together),
-        "recall": firing.mean_over_fired(together.recall(), together),
-        "f1": firing.mean_over_fired(together.f1(), together),
-        "l0": sparsity.l0(counts, moments.samples),
-        "density": sparsity.density(counts, moments.samples).mean(-1),
-        "dead": sparsity.dead(counts).double(),
-        "explained_variance": moments.explained_variance(),
-        "reconstruction_error": moments.reconstruction_error(),
-    }
-    tables = {
-        "best_cosine": recovery.best_cosine(cosine),
-        "matched_cosine": recovery.matched_cosine(cosine, matched),
-        "match": matched,
-        "precision": together.precision(),
-        "recall": together.recall(),
-        "f1": together.f1(),
-        "density": sparsity.density(counts, moments.samples),
-    }
-    return _Examination(values, tables, moments.variance())
-
-
-def _tally(
-    encode: Callable[[Batch], Codes],
-    decode: Callable[[Codes], Tensor],
-    matched: Int[Tensor, "m n"],
-    world: World,
-    samples: int,
-) -> tuple[firing.FiringCounts, fidelity.Moments, Tensor]:
-    """Firing, reconstruction and counts, added up over the evaluation batches."""
-
-    def part(position: int) -> tuple[firing.FiringCounts, fidelity.Moments, Tensor]:
+def _examine(readers: Sequence[_Reader], world: World, samples: int) -> _Examination:
+    """Every reader on the same evaluation batches, each made once."""
+    tallies: list[_Tally] = []
+    for position in range(-(-samples // BATCH)):
         batch = world.batch(position, min(BATCH, samples - position * BATCH), split="evaluation")
-        codes = encode(batch)
-        fired = firing.count_firing(codes.to_dense() != 0, batch.truth.to_dense()[0] != 0, matched)
-        return fired, fidelity.Moments.of(batch.x, decode(codes)), codes.counts()
-
-    parts = map(part, range(-(-samples // BATCH)))
-    return reduce(lambda a, b: (a[0] + b[0], a[1] + b[1], a[2] + b[2]), parts)
-
-
-def _examine_random(stack: Stack, world: World, samples: int) -> _Examination:
-    seeds = stream(0, "chance").integers(0, 1 << 32, CHANCE_DRAWS).tolist()
-    dictionary = Dictionary(features=stack.features, activation=stack.activation)
-    random = Stack.start(dictionary, world.dimensions, seeds)
-    return _examine(random.directions, lambda batch: random.encode(batch.x), random.decode, world, samples)
+        parts = [_Tally.of(reader, batch) for reader in readers]
+        tallies = [a + b for a, b in zip(tallies, parts, strict=True)] if tallies else parts
+    values = [{**reader.values, **tally.values()} for reader, tally in zip(readers, tallies, strict=True)]
+    tables = [{**reader.tables, **tally.tables()} for reader, tally in zip(readers, tallies, strict=True)]
+    return _Examination(_joined(values), _joined(tables), tallies[0].moments.variance())
 
 
-def _examine_oracle(stack: Stack, world: World, samples: int) -> _Examination:
-    kept = world.probabilities.argsort(descending=True, stable=True)[: stack.features]
-    directions = world.directions[kept][None]
+def _joined(parts: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Members after one another."""
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
-    def truth(batch: Batch) -> Codes:
-        return Codes.dense(batch.truth.to_dense()[..., kept])
 
-    return _examine(directions, truth, lambda codes: codes.decode(directions), world, samples)
+def _slots(truth: Codes) -> tuple[Int[Tensor, "b k"], Float[Tensor, "b k"]]:
+    """True features and strengths, sample by sample."""
+    values = truth.values[0]
+    features = truth.features[0] if truth.features is not None else torch.arange(truth.width).expand_as(values)
+    return features.long(), values
 
 
 def _mean(values: dict[str, Tensor]) -> dict[str, float]:

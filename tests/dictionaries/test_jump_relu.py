@@ -74,7 +74,7 @@ def test_the_sparsity_cost_counts_how_many_fire_and_raises_thresholds(rng):
         mechanisms = {"sparsity": Sparsity(weight=weight)}
         state = State.start(Dictionary(features=6, activation=JumpRelu(bandwidth=0.5)), 5, mechanisms, [0])
         outcome = step(state, x, Training(learning_rate=0.01), mechanisms)
-        assert float(outcome.terms["sparsity"]) == pytest.approx(weight * float(outcome.codes.l0().float().mean()))
+        assert float(outcome.terms["sparsity"]) == pytest.approx(weight * float(outcome.l0))
         ends.append(state.stack.rule["log_threshold"])
     assert (ends[1] > ends[0]).any()
     assert (ends[1] >= ends[0]).all()

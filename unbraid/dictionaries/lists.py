@@ -13,7 +13,7 @@ import torch
 from unbraid.axes import Bool, Float, Tensor
 from unbraid.codes import Codes
 from unbraid.dictionaries import kernels, screen
-from unbraid.dictionaries.activations import TopK
+from unbraid.dictionaries.activations import Relu, TopK
 from unbraid.dictionaries.stack import Stack
 
 BLOCK_BYTES = 8 << 20
@@ -56,13 +56,24 @@ class Lists:
         return Codes(torch.from_numpy(features), torch.from_numpy(values), self.width)
 
 
+def encode(stack: Stack, x: Float[Tensor, "b d"]) -> Codes:
+    """What fires: by lists where they serve, by dense products where they do not."""
+    inputs = Inputs(x)
+    lists = encode_lists(stack, inputs) if serve(stack) and not too_dense(stack, inputs).any() else None
+    return lists.codes() if lists is not None else stack.encode(x)
+
+
+def serve(stack: Stack) -> bool:
+    """Lists are made for relu and top-k in float32."""
+    return isinstance(stack.activation, Relu | TopK) and stack.encoder.dtype == torch.float32
+
+
 def too_dense(stack: Stack, inputs: Inputs) -> Bool[Tensor, "m"]:
     """Whether so much of the first few samples fires that dense products are cheaper."""
     if isinstance(stack.activation, TopK):
         return torch.zeros(stack.members, dtype=torch.bool)
-    return (stack.pre_activations(inputs.x[:PROBE]) > 0).sum((1, 2)) > DENSE_SHARE * len(
-        inputs.x[:PROBE]
-    ) * stack.features
+    first = inputs.x[:PROBE]
+    return (stack.pre_activations(first) > 0).sum((1, 2)) > DENSE_SHARE * len(first) * stack.features
 
 
 def encode_lists(stack: Stack, inputs: Inputs) -> Lists | None:

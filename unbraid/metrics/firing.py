@@ -36,13 +36,16 @@ class FiringCounts:
 
 
 def count_firing(
-    learned: Bool[Tensor, "m b f"], true: Bool[Tensor, "b n"], matched: Int[Tensor, "m n"]
+    true: Int[Tensor, "b k"], together: Bool[Tensor, "m b k"], fired: Bool[Tensor, "b k"], learned: Int[Tensor, "m n"]
 ) -> FiringCounts:
-    """Counts for every true feature and its match; a feature without a match is one whose match never fires."""
-    index = matched.clamp_min(0)[:, None, :].expand(-1, learned.shape[1], -1)
-    partner = learned.gather(-1, index) & (matched >= 0)[:, None, :]
-    together = (partner & true).sum(1)
-    return FiringCounts(together, partner.sum(1), true.sum(0).expand_as(together))
+    """Counts from lists of true features: which of these slots fired, and in which the feature's match did too.
+
+    `learned` is how often each true feature's match fired; 0 for a feature without a match.
+    """
+    slots, members = true.long().flatten(), len(learned)
+    both = torch.zeros_like(learned).scatter_add_(1, slots.expand(members, -1), (together & fired).flatten(1).long())
+    planted = torch.zeros_like(learned[0]).scatter_add_(0, slots, fired.flatten().long())
+    return FiringCounts(both, learned, planted.expand_as(learned))
 
 
 def mean_over_fired(score: Float[Tensor, "m n"], counts: FiringCounts) -> Float[Tensor, "m"]:

@@ -123,10 +123,10 @@ def _draw_rates(axes: Axes, drawn: Look, table: np.ndarray, edges: np.ndarray) -
 
 def _edges(rates: np.ndarray) -> np.ndarray:
     """Bins of equal width in the logarithm, over every rate above 0."""
-    low, high = float(rates[rates > 0].min()), float(rates.max())
+    low, high = float(rates[rates > 0].min()), float(np.nanmax(rates))
     return np.geomspace(low / 1.1, high * 1.1, BINS + 1)
 
 
 def _dead(table: np.ndarray) -> str:
     dead = float((table == 0).sum(1).mean())
-    return f"{dead:.3g} dead of {table.shape[1]}"
+    return f"{dead:.3g} dead of {np.isfinite(table).sum(1).max()}"

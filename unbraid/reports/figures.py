@@ -4,22 +4,31 @@ from pathlib import Path
 
 from unbraid.files import write_bytes
 from unbraid.reports.canvas import Plate
+from unbraid.reports.embedding_figures import embeddings
 from unbraid.reports.feature_figures import cosines, firing_rates
 from unbraid.reports.findings import Findings
 from unbraid.reports.matrix_figures import matrices
+from unbraid.reports.rate_figures import rates
 from unbraid.reports.recovery_figures import recovery
 from unbraid.reports.score_figures import scores
+from unbraid.reports.size_figures import sizes
 from unbraid.reports.timeline_figures import timelines
 from unbraid.reports.tracking_figures import dead_entries, fates
 from unbraid.reports.training_figures import curves
 
-PLATES = (matrices, scores, dead_entries, fates, timelines, curves, recovery, cosines, firing_rates)
+PLATES = (
+    *(matrices, scores, dead_entries, fates, timelines, curves),
+    *(sizes, rates, recovery, cosines, firing_rates, embeddings),
+)
 """In the order a reader meets them."""
+NEEDED = {recovery: "best_cosine", rates: "seen", firing_rates: "density"}
+"""The table without which a plate has nothing to show."""
 
 
 def draw(findings: Findings) -> list[Plate]:
     """All plates of this run that have something to show."""
-    return [plate for draw_plate in PLATES if (plate := draw_plate(findings)).pictures]
+    possible = [draw_plate for draw_plate in PLATES if findings.has(NEEDED.get(draw_plate))]
+    return [plate for draw_plate in possible if (plate := draw_plate(findings)).pictures]
 
 
 def keep(plates: list[Plate], folder: Path) -> None:

@@ -121,8 +121,14 @@ class Findings:
         return Curve(np.array(steps[:shortest]), np.stack([values[:shortest] for values in found]))
 
     def table(self, setting: Setting, name: str) -> np.ndarray:
-        """A table of every member of a setting, members first."""
-        return np.stack([self.tables[stack][name][position] for stack, position in setting.places]).astype(float)
+        """A table of every member of a setting, members first; rows shorter than others end in NaN."""
+        rows = [self.tables[stack][name][position].astype(float) for stack, position in setting.places]
+        longest = max(len(row) for row in rows)
+        return np.stack([np.pad(row, (0, longest - len(row)), constant_values=np.nan) for row in rows])
+
+    def has(self, table: str | None) -> bool:
+        """Whether every stack kept this table; True if none is asked for."""
+        return table is None or all(table in tables for tables in self.tables)
 
     def probabilities(self, setting: Setting) -> np.ndarray:
         """How often each planted feature fires; what practically never does is put at the edge of what is drawn."""

@@ -16,9 +16,20 @@ POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 class Group:
     """Rows of a table under one heading (none if it is empty), with a soft remark beside it."""
 
-    rows: Sequence[Sequence[str]]
+    rows: Sequence[Sequence["Cell"]]
     heading: str = ""
     remark: str = ""
+
+
+@dataclass(frozen=True)
+class Link:
+    """A cell that leads somewhere: to an anchor of this page, or to a file beside it."""
+
+    target: str
+    text: str
+
+
+Cell = str | Link
 
 
 def escape(text: str) -> str:
@@ -47,12 +58,21 @@ def facts(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def link(anchor: str, text: str) -> str:
-    return f'<a href="#{escape(anchor)}">{escape(text)}</a>'
+    return cell(Link(f"#{anchor}", text))
 
 
-def table(about: str, head: Sequence[str], groups: Sequence[Group], words: int = 0) -> str:
-    """A table that scrolls in its own box; the last `words` columns hold words, not numbers."""
+def cell(content: Cell) -> str:
+    if isinstance(content, str):
+        return escape(content)
+    return f'<a href="{escape(content.target)}">{escape(content.text)}</a>'
+
+
+def table(
+    about: str, head: Sequence[str], groups: Sequence[Group], words: int = 0, sentences: Sequence[str] = ()
+) -> str:
+    """A table that scrolls in its own box; the last `words` columns hold words, those named hold sentences."""
     kinds = [""] * (len(head) - words) + ["word"] * words
+    kinds = ["sentence" if name in sentences else kind for name, kind in zip(head, kinds, strict=True)]
     top = "".join(f'<th scope="col"{_class(kind)}>{escape(name)}</th>' for name, kind in zip(head, kinds, strict=True))
     body = "".join(_group(group, head, kinds) for group in groups)
     inside = f"<table><thead><tr>{top}</tr></thead>{body}</table>"
@@ -84,13 +104,13 @@ def _group(group: Group, head: Sequence[str], kinds: Sequence[str]) -> str:
     return f"<tbody>{top}{''.join(_row(row, head, kinds) for row in group.rows)}</tbody>\n"
 
 
-def _row(cells: Sequence[str], head: Sequence[str], kinds: Sequence[str]) -> str:
+def _row(cells: Sequence[Cell], head: Sequence[str], kinds: Sequence[str]) -> str:
     """Each cell knows its column, so that a narrow screen can show a row as a block."""
     first, *rest = zip(cells, head, kinds, strict=True)
     inside = "".join(
-        f'<td{_class(kind)} data-column="{escape(column)}">{escape(cell)}</td>' for cell, column, kind in rest
+        f'<td{_class(kind)} data-column="{escape(column)}">{cell(content)}</td>' for content, column, kind in rest
     )
-    return f'<tr><th scope="row">{escape(first[0])}</th>{inside}</tr>'
+    return f'<tr><th scope="row">{cell(first[0])}</th>{inside}</tr>'
 
 
 def _picture(picture: Picture) -> str:

@@ -34,11 +34,19 @@ def scores(findings: Findings) -> Plate:
     kept = [metric for metric in PLOTTED if any(metric in setting.scores for setting in settings)]
     caption = (
         "Each row is a setting. Small dots: one per replicate. Large marker: their mean, with its 95 % interval as a "
-        "bar (often narrower than the marker). Dashed tick: chance, a random dictionary of the same size. Solid tick: "
-        f"the ceiling, an oracle of the same size. Scores have no unit; 1 is perfect.{left_out(findings, settings)}"
+        f"bar (often narrower than the marker). {_bounds(findings)}{left_out(findings, settings)}"
     )
     pictures = [_picture(findings, settings, metric) for metric in kept]
     return Plate("Scores against chance and ceiling", caption, pictures)
+
+
+def _bounds(findings: Findings) -> str:
+    if "embedding" in findings.config:
+        return "Dashed tick: chance, the same samples with their features dealt anew."
+    return (
+        "Dashed tick: chance, a random dictionary of the same size. Solid tick: the ceiling, an oracle of the same "
+        "size. Scores have no unit; 1 is perfect."
+    )
 
 
 def _picture(findings: Findings, settings: list[Setting], metric: str) -> Picture:

@@ -7,7 +7,7 @@ from unbraid.reports import markup
 from unbraid.reports.findings import MOST_LINES, MOST_ROWS, Findings, Setting, environment
 from unbraid.reports.markup import Group
 from unbraid.reports.sentences import details, error_bar, headline, what_was_run
-from unbraid.reports.words import FEW, MAIN, in_order, interval, number, seconds, wording
+from unbraid.reports.words import FEW, MAIN, MISSING, in_order, interval, number, seconds, wording
 
 SIGNS = {"higher": "▲ higher", "lower": "▼ lower", "undecided": "○ undecided"}
 MANY = 4
@@ -37,6 +37,11 @@ def scored(findings: Findings) -> str:
         f"{error_bar(findings)} Chance is a random dictionary of the same size, fired by the same rule; the ceiling is "
         "an oracle of the same size that holds the most frequent true features and knows what fired."
     )
+    if "embedding" in findings.config:
+        meaning = (
+            f"{error_bar(findings)} Chance is the picture of the same samples with every feature's strengths dealt "
+            "anew among them: each fires as often as before, and independently of the others."
+        )
     return markup.paragraph(meaning) + _tables(findings, metrics)
 
 
@@ -128,6 +133,8 @@ def _score_table(settings: Sequence[Setting], metrics: Sequence[str]) -> str:
 
 
 def _score_cells(setting: Setting, metric: str) -> list[str]:
+    if metric not in setting.scores:
+        return [MISSING] * 4
     score = setting.scores[metric]
     value, *against = (number(metric, each) for each in (score.value, score.chance, score.ceiling))
     return [value, interval(metric, score.interval), *against]

@@ -11,6 +11,8 @@ def what_was_run(config: Tree) -> list[str]:
     """The dictionaries and their training, the world, and what was compared: a sentence each."""
     settings, replicates = sweep_size(config)
     grid = f" ({count(settings, 'setting')} × {count(replicates, 'replicate')})" if settings * replicates > 1 else ""
+    if "baseline" in config or "embedding" in config:
+        return [_untrained(config, settings * replicates, grid), _world(config), *_compared(config)]
     trained = (
         f"{_dictionaries(settings * replicates)}{grid} of {said(config, 'dictionary.features')} features "
         f"({said(config, 'dictionary.activation')}), trained for {said(config, 'training.steps')} steps of "
@@ -23,6 +25,8 @@ def what_was_run(config: Tree) -> list[str]:
 def headline(findings: Findings) -> str:
     """The best setting's recovery, against chance and ceiling."""
     best = findings.best()
+    if "embedding" in findings.config:
+        return _evenest(findings)
     if best is None:
         return "No setting has an MMCS: nothing can be said about recovery."
     score = best.scores["mmcs"]
@@ -81,6 +85,31 @@ def phrase(value: Any) -> str:
         parts = [phrase(part) if key == "kind" else f"{key} {phrase(part)}" for key, part in value.items()]
         return " ".join(parts)
     return "–" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _untrained(config: Tree, amount: int, grid: str) -> str:
+    """Baselines or pictures, and the samples they were given."""
+    batch = said(config, "data.batch")
+    drawn = "in one draw" if batch == "all" else f"in batches of {batch}"
+    samples = f"{said(config, 'data.samples')} samples, drawn {drawn}"
+    if "embedding" in config:
+        return f"{count(amount, 'picture')}{grid} by {said(config, 'embedding.kind')} of {samples}."
+    kinds = [one.get("kind") for one in flat_sweep(config).get("baseline", [config["baseline"]])]
+    return f"{count(amount, 'baseline')}{grid} ({', '.join(dict.fromkeys(map(str, kinds)))}), each fitted to {samples}."
+
+
+def _evenest(findings: Findings) -> str:
+    """Between what the evenness of pictures lies."""
+    found = sorted(
+        ((value, one) for one in findings.settings if (value := one.value("evenness")) is not None),
+        key=lambda pair: pair[0],
+    )
+    if not found:
+        return "No picture has an evenness: nothing can be said about how points lie."
+    ends = [f"{one.label} ({estimate('evenness', one.scores['evenness'])})" for _, one in (found[0], found[-1])]
+    if len(found) == 1:
+        return f"Evenness of {ends[0]}, where 1 is as even as uniform points."
+    return f"Points lie least evenly with {ends[0]} and most evenly with {ends[1]}; 1 is as even as uniform points."
 
 
 def _dictionaries(amount: int) -> str:

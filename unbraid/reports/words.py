@@ -73,12 +73,23 @@ METRICS = {
     "dead_growth": Wording(
         "Dead, growth", "how many more entries are dead than at half of the training", "lower is better", ".1f"
     ),
+    "directions": Wording("Directions", "how many directions the data allowed", "more can hold more", ".0f"),
+    "evenness": Wording(
+        "Evenness",
+        "how evenly points fill the plane: entropy of a grid's cells, over that of uniform points",
+        "1 is even",
+    ),
+    "hopkins": Wording("Hopkins", "0.5 where points lie as uniform ones, towards 1 in clusters", "higher is clustered"),
+    "clusters": Wording("Clusters", "how many HDBSCAN finds, of the points not empty", "higher is more", ".1f"),
+    "clustered": Wording("Clustered", "the share of these points that is in a cluster", "higher is clustered"),
+    "empty": Wording("Empty", "the share of samples in which nothing fires", "", ".3f"),
 }
 """In the order they are shown."""
 
-MAIN = ("mmcs", "mcc", "recovered", "f1", "explained_variance", "l0", "dead")
-FEW = ("mmcs", "f1", "l0")
-PLOTTED = ("mmcs", "mcc", "recovered", "f1")
+PICTURED = ("evenness", "hopkins", "clusters", "clustered")
+MAIN = ("mmcs", "mcc", "recovered", "f1", "explained_variance", "l0", "dead", *PICTURED)
+FEW = ("mmcs", "f1", "l0", *PICTURED)
+PLOTTED = ("mmcs", "mcc", "recovered", "f1", "evenness", "hopkins", "clustered")
 
 
 def wording(metric: str) -> Wording:

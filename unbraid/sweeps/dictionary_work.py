@@ -44,7 +44,7 @@ class DictionaryWork:
             self.tracker.drop_directions()
             self.watcher.advance(self.index, self.training.steps)
             return
-        write_json(self.folder / "members.json", [_card(member) for member in self.group])
+        write_json(self.folder / "members.json", [member.card() for member in self.group])
         checkpoint = self._newest_checkpoint()
         if checkpoint is not None:
             _restore(self.state, checkpoint)
@@ -133,10 +133,6 @@ class DictionaryWork:
             ordered = matched_order(cosine, scores.tables["match"][index])[:SHOWN_ROWS]
             tables[f"cosines.{index}"] = ordered[:, : 2 * len(ordered)].numpy().astype(np.float16)
         return tables
-
-
-def _card(member: Member) -> dict[str, object]:
-    return {"setting": member.setting, "seed": member.experiment.seed, "replicate": member.replicate()}
 
 
 def _arrays(tensors: dict[str, Tensor]) -> Arrays:

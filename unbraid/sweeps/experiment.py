@@ -1,15 +1,21 @@
-"""One experiment: everything that decides one dictionary and how it is scored, as one record."""
+"""One experiment: everything that decides one dictionary, baseline or picture and how it is scored, as one record."""
 
-from typing import Self
+from collections.abc import Iterator
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from unbraid.config import Record
+from unbraid.config import Record, Tree
 from unbraid.dictionaries import Dictionary
+from unbraid.dictionaries.baselines import AnyBaseline
 from unbraid.mechanisms import Enabled, enabled
 from unbraid.mechanisms.mechanism import Mechanism, refuse_loose_ends
+from unbraid.sweeps.embedding import Tsne
 from unbraid.training.schedule import Training
-from unbraid.worlds import AnyWorld, Superposition
+from unbraid.worlds import AnyWorld, Batch, Superposition
+
+TRAINED = ("dictionary", "training", "mechanisms", "saving", "tracking")
+"""What only a dictionary that is trained has."""
 
 
 class Scoring(Record):
@@ -35,8 +41,33 @@ class Tracking(Record):
     samples: int = Field(default=40_960, ge=1, le=10**12)
 
 
+class Data(Record):
+    """The samples a baseline is fitted to or a picture shows: how many, and how many of them in one batch.
+
+    A world may fire by one draw per batch, as the published correlated one does: a small batch sees many draws, `all`
+    sees one, as seed 002 did.
+    """
+
+    samples: int = Field(default=2048, ge=2, le=10**9)
+    batch: int | Literal["all"] = Field(default=256)
+
+    @model_validator(mode="after")
+    def have_some_in_a_batch(self) -> Self:
+        if isinstance(self.batch, int) and self.batch < 1:
+            raise ValueError(f"batch is {self.batch}; accepted: 1 or more, or 'all'")
+        return self
+
+    def batches(self, world: AnyWorld) -> Iterator[Batch]:
+        size = self.samples if self.batch == "all" else self.batch
+        for position in range(-(-self.samples // size)):
+            yield world.batch(position, min(size, self.samples - position * size))
+
+
 class Experiment(Record):
-    """`seed` starts the dictionary; `world.seed` plants the truth and draws the data; `scale` only says which it is."""
+    """`seed` starts the dictionary; `world.seed` plants the truth and draws the data; `scale` only says which it is.
+
+    With `baseline` something simpler is fitted to `data` in place of a dictionary; with `embedding` it is pictured.
+    """
 
     title: str = ""
     scale: str = ""
@@ -45,6 +76,9 @@ class Experiment(Record):
     dictionary: Dictionary = Dictionary()
     training: Training = Training()
     mechanisms: Enabled = Enabled()
+    baseline: AnyBaseline | None = None
+    embedding: Tsne | None = None
+    data: Data = Data()
     scoring: Scoring = Scoring()
     saving: Saving = Saving()
     tracking: Tracking = Tracking()
@@ -54,5 +88,27 @@ class Experiment(Record):
         refuse_loose_ends(self.enabled())
         return self
 
+    @model_validator(mode="after")
+    def be_one_thing(self) -> Self:
+        given = self.model_fields_set
+        if self.is_trained and "data" in given:
+            raise ValueError("data is for a baseline or an embedding, and a dictionary is trained; accepted: training")
+        things = [name for name in ("baseline", "embedding") if getattr(self, name) is not None]
+        others = [name for name in (*things[1:], *TRAINED) if name in given] if things else []
+        if others:
+            raise ValueError(f"{things[0]} and {others[0]} were both given; accepted: one of them")
+        if self.baseline is not None and self.baseline.seed:
+            raise ValueError(f"baseline.seed is {self.baseline.seed}; accepted: seed = {self.baseline.seed} instead")
+        return self
+
+    @property
+    def is_trained(self) -> bool:
+        return self.baseline is None and self.embedding is None
+
     def enabled(self) -> dict[str, Mechanism]:
         return enabled(self.mechanisms)
+
+    def tree(self) -> Tree:
+        """Without what this kind of experiment does not read."""
+        unread = ("data",) if self.is_trained else TRAINED if self.embedding is None else (*TRAINED, "scoring")
+        return {name: value for name, value in super().tree().items() if name not in unread}

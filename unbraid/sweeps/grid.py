@@ -14,7 +14,7 @@ from unbraid.config import REPLICATES, Tree, at_path, check, flatten, merge, nea
 from unbraid.errors import Refusal
 from unbraid.sweeps.experiment import Experiment
 
-SWEPT = ("seed", "world", "dictionary", "training", "mechanisms")
+SWEPT = ("seed", "world", "dictionary", "training", "mechanisms", "baseline", "embedding", "data")
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,10 @@ class Member:
 
     experiment: Experiment
     setting: dict[str, Any]
+
+    def card(self) -> Tree:
+        """As `members.json` holds it."""
+        return {"setting": self.setting, "seed": self.experiment.seed, "replicate": self.replicate()}
 
     def replicate(self) -> str:
         """Which replicate of its setting this is; settings are compared where this agrees."""

@@ -45,7 +45,7 @@ def next_larger(stacks: Sequence[Sequence[Member]]) -> dict[Place, Place]:
     """For each member the one with the next more features and everything else the same."""
     families: dict[str, list[tuple[int, Place]]] = {}
     for index, group in enumerate(stacks):
-        for position, member in enumerate(group):
+        for position, member in enumerate(group if group[0].experiment.is_trained else ()):
             tree = member.experiment.tree()
             features = tree["dictionary"].pop("features")
             families.setdefault(json.dumps(tree, sort_keys=True), []).append((features, (index, position)))

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,10 @@ from unbraid.runs import Run
 from unbraid.statistics import estimate, paired_difference
 from unbraid.sweeps.grid import expand
 
-COMPARED = ("mmcs", "mcc", "recovered", "f1", "l0", "explained_variance", "dead")
+COMPARED = (
+    *("mmcs", "mcc", "recovered", "f1", "l0", "explained_variance", "dead"),
+    *("evenness", "hopkins", "clusters", "clustered"),
+)
 
 
 @dataclass
@@ -32,8 +36,15 @@ def summarise(run: Run) -> Tree:
     settings = [found[key] for key in swept if key in found]
     return {
         "settings": [_describe(setting) for setting in settings],
-        "differences": [_compare(i, metric, settings) for i in range(1, len(settings)) for metric in COMPARED],
+        "differences": [_compare(i, metric, settings) for i, metric in _comparable(settings)],
     }
+
+
+def _comparable(settings: list[_Setting]) -> Iterator[tuple[int, str]]:
+    """The settings after the first, and the metrics each shares with it."""
+    for index in range(1, len(settings)):
+        shared = settings[0].values.keys() & settings[index].values.keys()
+        yield from ((index, metric) for metric in COMPARED if metric in shared)
 
 
 def label(setting: Tree) -> str:
@@ -62,8 +73,8 @@ def _collect(run: Run) -> dict[str, _Setting]:
             for metric, values in scores["values"].items():
                 one.values.setdefault(metric, {})[member["replicate"]] = _number(values[position])
                 for kept, source in ((one.chance, scores["chance"]), (one.ceiling, scores["ceiling"])):
-                    if source.get(metric) is not None:
-                        kept.setdefault(metric, []).append(source[metric])
+                    if (bound := source.get(metric)) is not None:
+                        kept.setdefault(metric, []).append(bound[position] if isinstance(bound, list) else bound)
     return found
 
 

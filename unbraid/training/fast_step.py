@@ -6,8 +6,7 @@ batch and the weights, so a run that resumes chooses alike.
 
 import torch
 
-from unbraid.dictionaries.activations import Relu, TopK
-from unbraid.dictionaries.lists import Inputs, too_dense
+from unbraid.dictionaries.lists import Inputs, serve, too_dense
 from unbraid.dictionaries.stack import Stack
 from unbraid.mechanisms.mechanism import Mechanism, Mechanisms
 from unbraid.members import one_of
@@ -19,9 +18,8 @@ from unbraid.training.step import Outcome, State
 
 
 def applies(stack: Stack, mechanisms: Mechanisms) -> bool:
-    """Relu and top-k in float32, where no mechanism reaches into the pre-activations."""
-    reaches_in = any(type(mechanism).encode is not Mechanism.encode for mechanism in mechanisms.values())
-    return isinstance(stack.activation, Relu | TopK) and stack.encoder.dtype == torch.float32 and not reaches_in
+    """Where lists serve and no mechanism reaches into the pre-activations."""
+    return serve(stack) and all(type(mechanism).encode is Mechanism.encode for mechanism in mechanisms.values())
 
 
 def fast_step(state: State, inputs: Inputs, training: Training, mechanisms: Mechanisms) -> Outcome:

@@ -1,0 +1,196 @@
+"""The ledger end to end: a tiny study is run, reused, resumed after a stop; the page and the JSON say the same."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from unbraid import cli
+from unbraid.files import read_json
+from unbraid.progress import Silent
+from unbraid.reports.canvas import Picture, Plate
+from unbraid.runs import Run, all_runs
+from unbraid.studies import ledger
+from unbraid.studies.claims import Claim, Part
+from unbraid.studies.measures import Difference, Level
+from unbraid.studies.plans import fingerprint
+from unbraid.studies.rules import Above, Within
+
+TINY = """
+title = "A tiny study"
+[world]
+dimensions = 8
+features = 12
+active = 2.0
+[dictionary]
+features = 12
+[training]
+steps = 60
+batch = 64
+learning_rate = 1e-2
+[mechanisms.sparsity]
+weight = 0.1
+[scoring]
+samples = 256
+[saving]
+log_every = 10
+checkpoint_every = 20
+[sweep]
+"mechanisms.sparsity.weight" = [0.01, 30.0]
+seed = [0, 1, 2, 3, 4]
+[scales.small]
+[scales.standard]
+training.steps = 61
+"""
+WEAK, STRONG = {"mechanisms.sparsity.weight": 0.01}, {"mechanisms.sparsity.weight": 30.0}
+
+
+@pytest.fixture
+def claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two claims about one study: a cost that silences everything leaves fewer firing, and recovery beyond chance."""
+    study = tmp_path / "tiny.toml"
+    study.write_text(TINY)
+    fires = Part(
+        what="L0, weak minus strong", statistic=Difference(metric="l0", of=WEAK, minus=STRONG), rule=Above(margin=0.5)
+    )
+    chance = Part(what="MMCS beyond chance", statistic=Level(metric="mmcs", of=STRONG), rule=Within(margin=1e-6))
+    made = [
+        Claim(id="000-sparser", seed="000", statement="L1 <b>silences</b>.", published="none & so", study=str(study),
+              parts=(fires,), figures=("score-mmcs",)),
+        Claim(id="000-nothing", seed="000", statement="It recovers nothing.", published="0.2", study=str(study),
+              parts=(fires, chance), figures=("score-mmcs",)),
+    ]  # fmt: skip
+    monkeypatch.setattr(ledger, "CLAIMS", {claim.id: claim for claim in made})
+
+
+@pytest.fixture(autouse=True)
+def quickly_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports with one picture, which is not a picture."""
+    plate = Plate("Scores", "A caption", [Picture("score-mmcs", b"dots", "dots")])
+    monkeypatch.setattr("unbraid.reports.page.draw", lambda findings: [plate])
+
+
+def unbraid(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
+    code = cli.guarded(lambda: cli.app([str(word) for word in words]))
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    return tmp_path / "runs"
+
+
+def entries(out: str) -> dict[str, dict]:
+    return {entry["id"]: entry for entry in json.loads(out)["claims"]}
+
+
+def test_claims_share_a_run_and_reuse_it(claims: None, runs: Path, capsys: pytest.CaptureFixture[str]):
+    code, out, err = unbraid(capsys, "claims", "--json", "--runs", runs)
+    assert code == 0, err
+    assert "study 1 of 1" in err
+    [run] = all_runs(runs)
+    found = entries(out)
+    assert [entry["verdict"] for entry in found.values()] == ["holds", "fails"]
+    scores = {card["label"]: card["metrics"]["l0"] for card in run.scores()["settings"]}
+    expected = scores["weight 0.01"]["value"] - scores["weight 30"]["value"]
+    assert found["000-sparser"]["parts"][0]["value"] == pytest.approx(expected)
+    written = (run.path / "scores.json").stat().st_mtime_ns
+    code, again, err = unbraid(capsys, "claims", "--json", "--runs", runs)
+    assert (code, again) == (0, out)
+    assert "study" not in err
+    assert (run.path / "scores.json").stat().st_mtime_ns == written
+
+
+def test_another_scale_is_another_run(claims: None, runs: Path, capsys: pytest.CaptureFixture[str]):
+    for scale in ("small", "standard"):
+        code, _, err = unbraid(capsys, "claims", "000-sparser", "-q", "--scale", scale, "--runs", runs)
+        assert code == 0, err
+    names = sorted(run.name for run in all_runs(runs))
+    assert [name.rpartition("-")[0] for name in names] == ["claims-tiny-small", "claims-tiny-standard"]
+    assert [Run(runs / name).config()["training"]["steps"] for name in names] == [60, 61]
+
+
+def test_a_stopped_study_goes_on(
+    claims: None, runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    def interrupt(watcher: Silent, stack: int, line: dict) -> None:
+        if line["step"] == 30:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Silent, "show", interrupt)
+        code, _, err = unbraid(capsys, "claims", "000-sparser", "-q", "--runs", runs)
+    assert code == 130
+    assert f"go on with: unbraid claims 000-sparser --scale small --runs {runs}" in err
+    [run] = all_runs(runs)
+    assert run.status()["state"] == "stopped"
+    assert not (run.stack(0) / "scores.json").is_file()
+    assert unbraid(capsys, "claims", "000-sparser", "-q", "--runs", runs)[0] == 0
+    unbraid(capsys, "claims", "000-sparser", "-q", "--runs", tmp_path / "whole")
+    assert run.scores() == Run(tmp_path / "whole" / run.name).scores()
+
+
+def test_the_page_has_every_claim_and_needs_nothing_else(claims: None, runs: Path, capsys: pytest.CaptureFixture[str]):
+    code, out, _ = unbraid(capsys, "claims", "--runs", runs)
+    assert code == 0
+    assert "✓ holds" in out
+    assert "✗ fails" in out
+    assert max(map(len, out.splitlines()[:-1])) <= 80
+    assert "2 claims: 1 hold, 1 fail." in out
+    page = Path(out.splitlines()[-1])
+    text = page.read_text()
+    assert page == runs / "claims-small.html"
+    assert "L1 &lt;b&gt;silences&lt;/b&gt;." in text
+    assert "none &amp; so" in text
+    assert text.count("data:image/png") == 1  # the second claim points at the first one's figure
+    assert "http" not in text.replace('http-equiv="', "")
+    [run] = all_runs(runs)
+    assert f'href="{run.name}/report.html"' in text
+
+
+def test_a_claim_not_yet_run_is_said_to_be_so(
+    claims: None, runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    changed = ledger.CLAIMS["000-nothing"].model_copy(update={"overrides": {"small": ("training.steps=33",)}})
+    monkeypatch.setitem(ledger.CLAIMS, "000-nothing", changed)
+    unbraid(capsys, "claims", "000-sparser", "-q", "--runs", runs)
+    assert "– not run" in (runs / "claims-small.html").read_text()
+    assert len(all_runs(runs)) == 1
+
+
+def test_listing_runs_nothing(claims: None, runs: Path, capsys: pytest.CaptureFixture[str]):
+    code, out, _ = unbraid(capsys, "claims", "--list", "--runs", runs)
+    assert code == 0
+    assert "000-sparser" in out
+    assert "It recovers nothing." in out
+    assert not runs.exists()
+
+
+def test_refusals(claims: None, runs: Path, capsys: pytest.CaptureFixture[str]):
+    code, _, err = unbraid(capsys, "claims", "000-sparse", "--runs", runs)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "there is no claim '000-sparse'; did you mean '000-sparser'?" in err
+    code, _, err = unbraid(capsys, "claims", "--scale", "smal", "--runs", runs)
+    assert code == 2
+    assert "did you mean 'small'?" in err
+    assert not runs.exists()
+
+
+def test_the_fingerprint_knows_every_setting_but_the_title():
+    assert fingerprint({"title": "a", "seed": 1}) == fingerprint({"seed": 1, "title": "b"})
+    assert fingerprint({"seed": 1}) != fingerprint({"seed": 2})
+
+
+def test_a_claim_its_study_cannot_answer_is_refused(
+    claims: None, runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    wrong = Part(what="x", statistic=Level(metric="mmcs", of={"seed": 9}), rule=Above())
+    changed = ledger.CLAIMS["000-sparser"].model_copy(update={"parts": (wrong,)})
+    monkeypatch.setitem(ledger.CLAIMS, "000-sparser", changed)
+    code, _, err = unbraid(capsys, "claims", "000-sparser", "-q", "--runs", runs)
+    assert code == 2
+    assert "claim 000-sparser cannot be judged" in err
+    assert read_json(all_runs(runs)[0].path / "status.json")["state"] == "finished"

@@ -1,0 +1,128 @@
+"""Statistics on results written by hand, where every value can be worked out on paper."""
+
+import math
+from typing import Any
+
+import pytest
+
+from unbraid.errors import Refusal
+from unbraid.studies.measures import Cell, Difference, Level, Matched, Panels
+from unbraid.studies.results import Results
+from unbraid.studies.rules import Above
+
+CONFIG = {"world": {"features": 8}, "dictionary": {"features": 8}}
+
+
+def card(setting: dict[str, Any], replicates: str = "abcde", chance: float | None = None, **metrics: list[float]):
+    return {
+        "label": str(setting),
+        "setting": setting,
+        "members": [{"stack": 0, "member": i, "seed": i, "replicate": name} for i, name in enumerate(replicates)],
+        "metrics": {name: {"chance": chance, "ceiling": 2.5, "members": values} for name, values in metrics.items()},
+    }
+
+
+def results(*cards: dict[str, Any]) -> Results:
+    return Results(list(cards), CONFIG)
+
+
+FIVE = [1.0, 2.0, 3.0, 4.0, 5.0]
+
+
+def test_a_level_stands_on_its_chance():
+    found = Level(metric="mmcs", of={"weight": 1}).measure(results(card({"weight": 1}, chance=2.5, mmcs=FIVE)))
+    assert (found.estimate.value, found.chance, found.zero, found.pairs) == (3.0, 2.5, 2.5, 5)
+
+
+def test_a_difference_is_paired_by_replicate_not_by_place():
+    one, other = card({"weight": 1}, mmcs=FIVE), card({"weight": 2}, "edcba", mmcs=[4.9, 3.9, 2.9, 1.9, 0.9])
+    found = Difference(metric="mmcs", of={"weight": 1}, minus={"weight": 2}).measure(results(one, other))
+    assert found.estimate.interval == pytest.approx((0.1, 0.1))
+    assert Above().verdict(found) == "holds"
+
+
+def test_the_chance_of_a_difference_is_the_difference_of_chances():
+    cards = card({"weight": 1}, chance=0.3, mmcs=FIVE), card({"weight": 2}, chance=0.1, mmcs=FIVE)
+    found = Difference(metric="mmcs", of={"weight": 1}, minus={"weight": 2}).measure(results(*cards))
+    assert found.chance == pytest.approx(0.2)
+
+
+def test_four_shared_replicates_are_four_pairs():
+    cards = card({"weight": 1}, mmcs=FIVE), card({"weight": 2}, "bcdef", mmcs=[0.0] * 5)
+    found = Difference(metric="mmcs", of={"weight": 1}, minus={"weight": 2}).measure(results(*cards))
+    assert (found.pairs, found.estimate.value) == (4, 3.5)
+    assert Above().verdict(found) == "undecided"
+
+
+def test_settings_are_averaged_over_what_is_not_chosen():
+    cards = [card({"weight": w, "world.decay": d}, mmcs=[w * d] * 5) for w in (1.0, 3.0) for d in (1.0, 2.0)]
+    assert results(*cards).values("mmcs", {"weight": 3}) == dict.fromkeys("abcde", 4.5)
+    assert results(*cards).values("mmcs", {}) == dict.fromkeys("abcde", 3.0)
+
+
+def test_the_ratio_is_learned_per_true_features():
+    small, large = card({"dictionary.features": 4}, mmcs=FIVE), card({"dictionary.features": 32}, mmcs=[0.0] * 5)
+    assert results(small, large).chosen({"ratio": 0.5}) == [small]
+    assert results(small, large).chosen({"ratio": 4}) == [large]
+
+
+def test_any_of_several_values():
+    cards = [card({"case": name}, mmcs=FIVE) for name in ("one", "two", "three")]
+    assert results(*cards).chosen({"case": ("three", "one")}) == [cards[0], cards[2]]
+
+
+def test_a_table_that_was_swept_is_known_by_its_kind():
+    one, other = card({"firing": {"kind": "a", "form": "x"}}, mmcs=FIVE), card({"firing": {"kind": "b"}}, mmcs=FIVE)
+    assert results(one, other).chosen({"firing": "a"}) == [one]
+    assert results(one, other).chosen({"firing": "a x"}) == [one]
+
+
+def test_matched_interpolates_each_replicate():
+    ours = [card({"case": "ours", "w": w}, l0=[l0] * 5, mmcs=[m] * 5) for w, l0, m in ((1, 2, 0.6), (2, 6, 0.8))]
+    theirs = [card({"case": "theirs", "w": w}, l0=[l0] * 5, mmcs=[m] * 5) for w, l0, m in ((1, 8, 0.9), (2, 4, 0.1))]
+    matched = Matched(metric="mmcs", of={"case": "ours"}, minus={"case": "theirs"}, times=2)
+    found = matched.measure(results(*ours, *theirs))
+    assert found.estimate.value == pytest.approx((0.6 + 0.2 * 3 / 4) - (0.1 + 0.8 / 4))
+    assert found.pairs == 5
+
+
+def test_matched_leaves_out_replicates_that_do_not_reach_the_level():
+    ours = [card({"case": "ours", "w": w}, l0=[l0] * 5, mmcs=FIVE) for w, l0 in ((1, 2), (2, 6))]
+    theirs = [
+        card({"case": "theirs", "w": 1}, l0=[1.0] * 5, mmcs=FIVE),
+        card({"case": "theirs", "w": 2}, l0=[9.0, 9.0, 9.0, 9.0, 3.0], mmcs=FIVE),
+    ]
+    matched = Matched(metric="mmcs", of={"case": "ours"}, minus={"case": "theirs"}, times=2)
+    assert matched.measure(results(*ours, *theirs)).pairs == 4
+
+
+def test_panels_are_nearer_to_one_label():
+    cell = Cell(of={"weight": 1}, same=0.2, other=0.5)
+    at_other = Panels(metric="mmcs", cells=(cell,)).measure(results(card({"weight": 1}, mmcs=[0.5] * 5)))
+    assert at_other.estimate.value == pytest.approx(0.09)
+    at_same = Panels(metric="mmcs", cells=(cell,)).measure(results(card({"weight": 1}, mmcs=[0.2] * 5)))
+    assert at_same.estimate.value == pytest.approx(-0.09)
+
+
+def test_an_error_shared_by_both_worlds_drops_out_of_panels():
+    cells = Cell(of={"w": 1}, same=0.26, other=0.20), Cell(of={"w": 2}, same=0.20, other=0.26)
+    for bias in (0.0, -0.5):
+        ours = card({"w": 1}, mmcs=[0.17 + bias] * 5), card({"w": 2}, mmcs=[0.19 + bias] * 5)
+        found = Panels(metric="mmcs", cells=cells).measure(results(*ours))
+        assert found.estimate.value == pytest.approx((0.19 - 0.17) * (0.26 - 0.20))
+
+
+def test_panels_in_ratios():
+    cell = Cell(of={"weight": 1}, same=1e-4, other=4e-4)
+    found = Panels(metric="mmcs", cells=(cell,), ratio=True)
+    middle = found.measure(results(card({"weight": 1}, mmcs=[2e-4] * 5)))
+    assert middle.estimate.value == pytest.approx(0, abs=1e-12)
+    above = found.measure(results(card({"weight": 1}, mmcs=[8e-4] * 5)))
+    assert above.estimate.value == pytest.approx(8 * math.log(2) ** 2)
+
+
+def test_what_the_study_lacks_is_refused():
+    with pytest.raises(Refusal, match="no setting with"):
+        results(card({"weight": 1}, mmcs=FIVE)).values("mmcs", {"weight": 2})
+    with pytest.raises(Refusal, match="did not measure 'dead'"):
+        results(card({"weight": 1}, mmcs=FIVE)).values("dead", {"weight": 1})

@@ -1,0 +1,132 @@
+"""The page of the ledger: what the seeds claim, what we measured, and which claims hold."""
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from unbraid.config import Tree
+from unbraid.files import write_bytes
+from unbraid.reports import markup
+from unbraid.reports.canvas import Picture, Plate
+from unbraid.reports.markup import Group, Link
+from unbraid.reports.words import MISSING, count, interval, number
+
+VERDICTS = {"holds": "✓ holds", "fails": "✗ fails", "undecided": "○ undecided", "not run": "– not run"}
+HEAD = ("claim", "the seed's figure", "ours", "95 % interval", "chance", "verdict", "figure")
+PART_HEAD = ("measured", "ours", "95 % interval", "chance", "pairs", "verdict", "rule")
+MEANING = (
+    "Each claim is a sentence of a seed, tested by a study of ours. Ours is a mean over replicates with its 95 % "
+    "bootstrap interval; of a claim of several parts the row shows the part that decides it: the first that fails, "
+    "else the first undecided, else the first. A claim holds if all its parts hold and fails if one fails; nothing is "
+    "called from fewer than five pairs. Chance is what a random dictionary scores, where that means anything."
+)
+
+
+def write_ledger(entries: Sequence[Tree], scale: str, path: Path) -> Path:
+    write_bytes(path, ledger_page(entries, scale, path.parent).encode())
+    return path
+
+
+def ledger_page(entries: Sequence[Tree], scale: str, folder: Path) -> str:
+    """One table of all claims; then a section a claim, with its parts, their rules and the figure that shows it."""
+    seeds = dict.fromkeys(entry["seed"] for entry in entries)
+    groups = [Group([_row(one) for one in entries if one["seed"] == seed], f"Seed {seed}") for seed in seeds]
+    shown: dict[Path, str] = {}
+    sections = [_section(entry, folder, shown) for entry in entries if entry["parts"]]
+    title = "The ledger of claims"
+    body = [
+        markup.heading(1, title),
+        f'<div class="headline">{markup.paragraph(tally(entries))}</div>',
+        markup.paragraph(f"Scale: {scale}. {MEANING}"),
+        markup.table("Claims and verdicts", HEAD, groups, words=2, sentences=HEAD[1:2]),
+        *sections,
+    ]
+    return markup.document(f"{title} · Unbraid", "\n".join(body))
+
+
+def print_ledger(entries: Sequence[Tree]) -> None:
+    """The same table on a terminal; only the first column may break its lines, so that it fits 80 columns."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(Text("claim\n(the seed's figure)"), overflow="fold")
+    for name in HEAD[2:5]:
+        table.add_column(Text(name), justify="right", no_wrap=True)
+    table.add_column(Text("verdict"), no_wrap=True)
+    for entry in entries:
+        claim = Text.assemble((entry["id"], "bold"), f"\n({entry['published']})")
+        table.add_row(claim, *map(Text, [*_numbers(entry), VERDICTS[entry["verdict"]]]))
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(Text(tally(entries)))
+
+
+def print_claims(entries: Sequence[Tree]) -> None:
+    """What could be run: each claim, and the study that tests it."""
+    console = Console(highlight=False)
+    for entry in entries:
+        console.print(Text(entry["id"], style="bold"), Text(f"({entry['study']})"))
+        console.print(Text(f"  {entry['statement']}"))
+
+
+def tally(entries: Sequence[Tree]) -> str:
+    """`12 claims: 7 hold, 2 fail, 3 undecided.`"""
+    found = Counter(entry["verdict"] for entry in entries)
+    words = {"holds": "hold", "fails": "fail", "undecided": "undecided", "not run": "not run"}
+    told = [f"{found[verdict]} {word}" for verdict, word in words.items() if found[verdict]]
+    return f"{count(len(entries), 'claim')}: {', '.join(told)}."
+
+
+def deciding(entry: Tree) -> Tree | None:
+    """The part that decides: the first that fails, else the first undecided, else the first."""
+    ranked = sorted(entry["parts"], key=lambda part: ("fails", "undecided", "holds").index(part["verdict"]))
+    return ranked[0] if ranked else None
+
+
+def _row(entry: Tree) -> list[markup.Cell]:
+    figure = Link(f"#{entry['id']}", "see it") if entry["parts"] else MISSING
+    return [entry["statement"], entry["published"], *_numbers(entry), VERDICTS[entry["verdict"]], figure]
+
+
+def _numbers(entry: Tree) -> list[str]:
+    part = deciding(entry)
+    return _cells(part) if part else [MISSING] * 3
+
+
+def _cells(part: Tree) -> list[str]:
+    """A difference has a sign; a level has none."""
+    metric, signed = part["metric"], part["statistic"] != "level"
+    value, chance = (number(metric, part[name], signed) for name in ("value", "chance"))
+    return [value, interval(metric, part["interval"], signed), chance]
+
+
+def _section(entry: Tree, folder: Path, shown: dict[Path, str]) -> str:
+    run = Path(entry["run"])
+    rows = [
+        [part["what"], *_cells(part), str(part["pairs"]), VERDICTS[part["verdict"]], part["rule"]]
+        for part in entry["parts"]
+    ]
+    report = Link(os.path.relpath(run / "report.html", folder), f"its report ({run.name})")
+    study = f"<p>Study: {markup.escape(entry['study'])}, {markup.escape(entry['title'])}; {markup.cell(report)}.</p>"
+    parts = [
+        markup.heading(2, f"{VERDICTS[entry['verdict']]}: {entry['statement']}"),
+        markup.paragraph(f"Claim {entry['id']}. The seed: {entry['published']}"),
+        markup.table(f"Parts of {entry['id']}", PART_HEAD, [Group(rows)], words=2, sentences=PART_HEAD[-1:]),
+        study,
+        _figures(entry, run, shown),
+    ]
+    return f'<section id="{markup.escape(entry["id"])}">{"".join(parts)}</section>'
+
+
+def _figures(entry: Tree, run: Path, shown: dict[Path, str]) -> str:
+    """The pictures themselves, so that the page needs no other file; a second time only where they are."""
+    paths = [path for name in entry["figures"] if (path := run / "figures" / f"{name}.png").is_file()]
+    new = [path for path in paths if path not in shown]
+    above = [markup.link(shown[path], f"{path.stem}, above") for path in paths if path in shown]
+    shown.update({path: str(entry["id"]) for path in new})
+    pictures = [Picture(path.stem, path.read_bytes(), f"Figure {path.stem} of {run.name}") for path in new]
+    drawn = markup.figure(Plate("", f"{', '.join(path.stem for path in new)} of {run.name}.", pictures)) if new else ""
+    return drawn + (f"<p>Figure: {', '.join(above)}.</p>" if above else "")

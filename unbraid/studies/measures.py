@@ -1,0 +1,153 @@
+"""The statistics that claims are decided by: each a pure function of a study's results, its arguments its record.
+
+level        v                                   against chance, or 0 where there is none
+difference   v(of) - v(minus)                    paired by replicate
+matched      v(of) - v(minus) where both have the same `by`, interpolated between their settings
+panels       mean over cells of (v - same label)² - (v - other label)², in logarithms where `ratio`
+
+With a cell for each of two labels, a and b under their own, and our values u and v, the last is (v - u)·(a - b): an
+error that both our values share, as that of a shorter training, drops out.
+"""
+
+import math
+from abc import abstractmethod
+from itertools import pairwise
+from typing import Literal
+
+from pydantic import Field
+
+from unbraid.config import Record
+from unbraid.errors import Refusal
+from unbraid.statistics import estimate, paired_difference
+from unbraid.studies.results import ByReplicate, Results, Where
+from unbraid.studies.rules import Measured
+
+
+class Measure(Record):
+    metric: str
+
+    @abstractmethod
+    def measure(self, results: Results) -> Measured: ...
+
+    @abstractmethod
+    def selections(self) -> list[Where]:
+        """Every choice of settings it makes, for a test that the study has them."""
+
+
+class Level(Measure):
+    """The value itself, held against chance."""
+
+    kind: Literal["level"] = "level"
+    of: Where
+
+    def measure(self, results: Results) -> Measured:
+        chance = results.chance(self.metric, self.of)
+        return _measured(results.values(self.metric, self.of), chance, zero=chance or 0.0)
+
+    def selections(self) -> list[Where]:
+        return [self.of]
+
+
+class Difference(Measure):
+    """One choice of settings minus another; its chance is the difference of their chances."""
+
+    kind: Literal["difference"] = "difference"
+    of: Where
+    minus: Where
+
+    def measure(self, results: Results) -> Measured:
+        ours, theirs = (results.values(self.metric, where) for where in (self.of, self.minus))
+        chances = [results.chance(self.metric, where) for where in (self.of, self.minus)]
+        difference = paired_difference(ours, theirs)
+        return Measured(difference.estimate, difference.pairs, _minus(*chances))
+
+    def selections(self) -> list[Where]:
+        return [self.of, self.minus]
+
+
+class Matched(Measure):
+    """Two families of settings where their `by` is `times` its ceiling; a replicate counts where both reach that."""
+
+    kind: Literal["matched"] = "matched"
+    of: Where
+    minus: Where
+    by: str = "l0"
+    times: float = Field(default=1.0, gt=0)
+
+    def measure(self, results: Results) -> Measured:
+        ceiling = results.ceiling(self.by, self.of)
+        if ceiling is None:
+            raise Refusal(f"the study has no ceiling of '{self.by}' to match at")
+        level = self.times * ceiling
+        ours, theirs = (self._interpolated(results, where, level) for where in (self.of, self.minus))
+        difference = paired_difference(ours, theirs)
+        return Measured(difference.estimate, difference.pairs, None)
+
+    def selections(self) -> list[Where]:
+        return [self.of, self.minus]
+
+    def _interpolated(self, results: Results, where: Where, level: float) -> ByReplicate:
+        points: dict[str, list[tuple[float, float]]] = {}
+        for card in results.chosen(where):
+            one = Results([card], results.config)
+            values = one.values(self.metric, {})
+            for replicate, x in one.values(self.by, {}).items():
+                points.setdefault(replicate, []).append((x, values[replicate]))
+        found = {replicate: _between(sorted(line), level) for replicate, line in points.items()}
+        return {replicate: value for replicate, value in found.items() if value is not None}
+
+
+class Cell(Record):
+    """One cell of a published picture under its own label and under the other, and the settings it is about."""
+
+    of: Where
+    same: float = Field(gt=0)
+    other: float = Field(gt=0)
+
+
+class Panels(Measure):
+    """How much nearer our cells are to the other label than to their own: above 0 speaks for swapped labels."""
+
+    kind: Literal["panels"] = "panels"
+    cells: tuple[Cell, ...]
+    ratio: bool = False
+
+    def measure(self, results: Results) -> Measured:
+        found = [
+            {replicate: self._nearer(value, cell) for replicate, value in results.values(self.metric, cell.of).items()}
+            for cell in self.cells
+        ]
+        shared = set.intersection(*(set(one) for one in found))
+        return _measured({key: sum(one[key] for one in found) / len(found) for key in sorted(shared)}, None)
+
+    def selections(self) -> list[Where]:
+        return [cell.of for cell in self.cells]
+
+    def _nearer(self, ours: float, cell: Cell) -> float:
+        if self.ratio:
+            return math.log(ours / cell.same) ** 2 - math.log(ours / cell.other) ** 2
+        return (ours - cell.same) ** 2 - (ours - cell.other) ** 2
+
+
+MEASURES: dict[str, type[Measure]] = {
+    "level": Level,
+    "difference": Difference,
+    "matched": Matched,
+    "panels": Panels,
+}
+
+
+def _measured(values: ByReplicate, chance: float | None, zero: float = 0.0) -> Measured:
+    return Measured(estimate(list(values.values())), len(values), chance, zero)
+
+
+def _minus(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else a - b
+
+
+def _between(points: list[tuple[float, float]], x: float) -> float | None:
+    """Linear interpolation between the two points around x; None outside them."""
+    for (x0, y0), (x1, y1) in pairwise(points):
+        if x0 <= x <= x1:
+            return y0 if x1 == x0 else y0 + (y1 - y0) * (x - x0) / (x1 - x0)
+    return None

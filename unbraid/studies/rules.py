@@ -1,0 +1,92 @@
+"""When a measurement decides: rules that read a 95 % interval as holds, fails or undecided.
+
+Every rule reads the interval of the measurement minus its zero (0 for a difference, chance for a level), and calls
+nothing from fewer than five pairs.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field
+
+from unbraid.config import Record
+from unbraid.statistics import FEWEST_PAIRS, Estimate
+
+HOLDS, FAILS, UNDECIDED = "holds", "fails", "undecided"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A number with its interval, over how many pairs or replicates; `zero` is what a rule measures from."""
+
+    estimate: Estimate
+    pairs: int
+    chance: float | None
+    zero: float = 0.0
+
+
+class Rule(Record):
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """The rule as a sentence, made from its own numbers so that it cannot say otherwise than it does."""
+
+    @abstractmethod
+    def read(self, low: float, high: float) -> str:
+        """The verdict on an interval from low to high."""
+
+    def verdict(self, measured: Measured) -> str:
+        interval = measured.estimate.interval
+        if interval is None or measured.pairs < FEWEST_PAIRS:
+            return UNDECIDED
+        return self.read(interval[0] - measured.zero, interval[1] - measured.zero)
+
+
+class Above(Rule):
+    kind: Literal["above"] = "above"
+    margin: float = 0.0
+
+    @property
+    def words(self) -> str:
+        return f"holds if the 95 % interval lies above {self.margin:g}, fails if it lies below, else undecided"
+
+    def read(self, low: float, high: float) -> str:
+        return HOLDS if low > self.margin else FAILS if high < self.margin else UNDECIDED
+
+
+class Below(Rule):
+    kind: Literal["below"] = "below"
+    margin: float = 0.0
+
+    @property
+    def words(self) -> str:
+        return f"holds if the 95 % interval lies below {self.margin:g}, fails if it lies above, else undecided"
+
+    def read(self, low: float, high: float) -> str:
+        return HOLDS if high < self.margin else FAILS if low > self.margin else UNDECIDED
+
+
+class Within(Rule):
+    kind: Literal["within"] = "within"
+    margin: float = Field(gt=0)
+
+    @property
+    def words(self) -> str:
+        inside = f"−{self.margin:g} to {self.margin:g}"
+        return f"holds if the 95 % interval lies within {inside}, fails if it lies wholly outside, else undecided"
+
+    def read(self, low: float, high: float) -> str:
+        if -self.margin <= low and high <= self.margin:
+            return HOLDS
+        return FAILS if low > self.margin or high < -self.margin else UNDECIDED
+
+
+RULES: dict[str, type[Rule]] = {"above": Above, "below": Below, "within": Within}
+
+
+def together(verdicts: list[str]) -> str:
+    """A claim of several parts holds if all hold and fails if one fails."""
+    if FAILS in verdicts:
+        return FAILS
+    return HOLDS if all(verdict == HOLDS for verdict in verdicts) else UNDECIDED

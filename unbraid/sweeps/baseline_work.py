@@ -1,0 +1,78 @@
+"""Fit and score the baselines of one group, with what is on disk taken as already done."""
+
+import numpy as np
+import torch
+
+from unbraid.axes import Int, Tensor
+from unbraid.dictionaries.baselines import Fitted
+from unbraid.files import Arrays, write_arrays, write_json
+from unbraid.metrics import recovery
+from unbraid.progress import Watcher
+from unbraid.runs import Run
+from unbraid.scoring import Scores, matched_order, score
+from unbraid.sweeps.grid import Member
+
+SHOWN_ROWS = 1024
+
+
+class BaselineWork:
+    """What is left to do of one group: members that differ in their data and seed only, one after the other."""
+
+    def __init__(self, run: Run, index: int, group: list[Member], watcher: Watcher) -> None:
+        self.index, self.group, self.watcher = index, group, watcher
+        self.folder = run.stack(index)
+        self.world = group[0].experiment.world
+
+    def finish(self) -> None:
+        if not (self.folder / "scores.json").is_file():
+            self._fit_all()
+        self.watcher.advance(self.index, len(self.group))
+
+    def _fit_all(self) -> None:
+        write_json(self.folder / "members.json", [member.card() for member in self.group])
+        found: list[tuple[Fitted, Scores, Tensor]] = []
+        for position, member in enumerate(self.group):
+            self.watcher.advance(self.index, position)
+            fitted, seen = self._fit(member)
+            scores = score(fitted, self.world, member.experiment.scoring.samples)
+            found.append((fitted, scores, seen))
+            line = {"step": position + 1, "terms": {}}
+            line |= {name: scores.values[name].tolist() for name in ("mmcs", "l0")}
+            self.watcher.show(self.index, line)
+        self._write(*zip(*found, strict=True))
+
+    def _fit(self, member: Member) -> tuple[Fitted, Int[Tensor, "n"]]:
+        """The baseline on its data, and in how many of the samples each true feature fired."""
+        one = member.experiment
+        assert one.baseline is not None
+        batches = list(one.data.batches(self.world))
+        seen = torch.stack([batch.truth.counts()[0] for batch in batches]).sum(0)
+        baseline = one.baseline.model_copy(update={"seed": one.seed})
+        return baseline.fit(torch.cat([batch.x for batch in batches])), seen
+
+    def _write(self, fitted: tuple[Fitted, ...], scores: tuple[Scores, ...], seen: tuple[Tensor, ...]) -> None:
+        directions = {f"directions.{place}": one.directions[0].numpy() for place, one in enumerate(fitted)}
+        write_arrays(self.folder / "weights.safetensors", directions)
+        tables: Arrays = {name: _padded([one.tables[name][0].numpy() for one in scores]) for name in scores[0].tables}
+        samples = [member.experiment.data.samples for member in self.group]
+        tables["seen"] = np.stack([one.numpy() / amount for one, amount in zip(seen, samples, strict=True)])
+        tables["probabilities"] = self.world.probabilities.numpy()
+        cosine = recovery.cosines(self.world.directions, fitted[0].directions)[0]
+        ordered = matched_order(cosine, scores[0].tables["match"][0])[:SHOWN_ROWS]
+        tables["cosines.0"] = ordered[:, : 2 * len(ordered)].numpy().astype(np.float16)
+        write_arrays(self.folder / "tables.safetensors", tables)
+        values = {name: [float(one.values[name][0]) for one in scores] for name in scores[0].values}
+        values["directions"] = [float(one.features) for one in fitted]
+        bounds = {
+            "chance": {name: [one.chance[name] for one in scores] for name in scores[0].chance},
+            "ceiling": {name: [one.ceiling[name] for one in scores] for name in scores[0].ceiling},
+        }
+        write_json(self.folder / "scores.json", {"values": values, **bounds})
+
+
+def _padded(rows: list[np.ndarray]) -> np.ndarray:
+    """One row a member; where one is shorter because its data allow fewer directions, NaN after its end."""
+    longest = max(len(row) for row in rows)
+    if all(len(row) == longest for row in rows):
+        return np.stack(rows)
+    return np.stack([np.pad(row.astype(float), (0, longest - len(row)), constant_values=np.nan) for row in rows])
