@@ -33,7 +33,8 @@ def by_method(settings: list[Setting]) -> dict[str, list[Setting]]:
 
 
 def method_look(place: int) -> Look:
-    return Look(COLOURS[place], DASHES[place], MARKERS[place])
+    dashes = [style for style in DASHES if style != ":"]  # dotted is chance
+    return Look(COLOURS[place], dashes[place % len(dashes)], MARKERS[place])
 
 
 def pictures(drawn: list[Picture | None]) -> list[Picture]:
