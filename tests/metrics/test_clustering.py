@@ -40,11 +40,12 @@ def test_hopkins_is_half_for_uniform_points_a_seventh_for_a_lattice_and_one_for_
 
 
 def test_clusters_are_counted_with_their_share(rng):
-    heaps = np.concatenate([rng.standard_normal((100, 2)) + np.array([100 * place, 0]) for place in range(3)])
-    amount, share = clusters(heaps)
-    assert amount == 3
-    assert share > 0.9
-    assert clusters(heaps[:19]) == (0, 0.0)
+    centres = 100.0 * np.arange(8)[:, None] * np.ones(2)
+    heaps = np.concatenate([rng.standard_normal((5, 2)) + centre for centre in centres])
+    assert clusters(heaps) == (8, 1.0)
+    alone = np.stack([1e4 * 3.0 ** np.arange(10), np.zeros(10)], 1)  # each farther from the rest than those before
+    assert clusters(np.concatenate([heaps, alone])) == (8, 0.8)
+    assert clusters(heaps[:4]) == (0, 0.0)
 
 
 def test_uniform_points_fill_a_triangle_evenly(rng):

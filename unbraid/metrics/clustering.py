@@ -4,7 +4,7 @@ evenness = entropy of the shares of points in the cells of a square grid, over t
            same convex hull: 1 is as even as chance fills the hull, lower is less even
 hopkins  = Σ u² / (Σ u² + Σ w²), u from uniform points in the hull to the nearest point, w from as many of the points to
            their nearest other: ½ for uniform points, 1/7 for a square lattice, towards 1 for clusters
-clusters = how many HDBSCAN finds, and the share of points in them
+clusters = how many HDBSCAN finds, the leaves of its tree, and the share of points in them: uniform points have some too
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ Points = Float[np.ndarray, "b 2"]
 
 PER_CELL, DRAWS = 8, 16
 """Points a cell on average, and how often uniform points are drawn to compare with."""
-SMALLEST = 20
+SMALLEST = 5
 """Fewer points than these are no cluster."""
 
 
@@ -49,7 +49,7 @@ def clusters(points: Points) -> tuple[int, float]:
     """How many, and the share of points in one."""
     if len(points) < SMALLEST:
         return 0, 0.0
-    search = HDBSCAN(min_cluster_size=SMALLEST, copy=True)  # pyright: ignore[reportArgumentType]
+    search = HDBSCAN(min_cluster_size=SMALLEST, cluster_selection_method="leaf", copy=True)  # pyright: ignore[reportArgumentType]
     found = search.fit(points).labels_
     return len(set(found[found >= 0].tolist())), float((found >= 0).mean())
 

@@ -1,6 +1,7 @@
 """Figures of embeddings: every sample a point in the plane, coloured by the feature that fires strongest in it."""
 
 import numpy as np
+from matplotlib.colors import LogNorm
 
 from unbraid.reports.canvas import SMALL, Picture, Plate, blank, name_axes, plain, png, short
 from unbraid.reports.findings import Findings, Setting
@@ -14,7 +15,7 @@ def embeddings(findings: Findings) -> Plate:
     pictures = [_picture(findings, setting, place) for place, setting in enumerate(findings.drawn)]
     caption = (
         "Each point is a sample, near those it is like (t-SNE; the axes have no unit). Colour: which of the planted "
-        "features fires strongest in it, from the first and most frequent to the last; grey: nothing fires. Evenness "
+        "features fires strongest in it, the first being the most frequent (log scale); grey: nothing fires. Evenness "
         "is 1 where points lie as evenly as uniform ones; clusters are HDBSCAN's, of the points that are not empty. "
         "First replicate of each setting."
     )
@@ -33,18 +34,12 @@ def _picture(findings: Findings, setting: Setting, place: int) -> Picture | None
     axes.spines[["left", "bottom"]].set_visible(False)
     empty = strongest < 0
     axes.scatter(*points[empty].T, s=4, color=EMPTY, linewidths=0)
-    drawn = axes.scatter(
-        *points[~empty].T,
-        s=5,
-        c=strongest[~empty] + 1,
-        cmap="viridis",
-        vmin=1,
-        vmax=len(tables["probabilities"]),
-        linewidths=0,
-    )
+    ranks = LogNorm(1, len(tables["probabilities"]))
+    drawn = axes.scatter(*points[~empty].T, s=5, c=strongest[~empty] + 1, cmap="viridis", norm=ranks, linewidths=0)
     bar = figure.colorbar(drawn, ax=axes, shrink=0.8)
     bar.set_label("strongest feature (1 is the most frequent)", fontsize=SMALL)
     bar.ax.tick_params(labelsize=SMALL)
+    bar.ax.yaxis.set_major_formatter("{x:g}")
     said = [
         f"{word} {number(word, setting.scores[word].members[0])}"
         for word in ("evenness", "clusters")

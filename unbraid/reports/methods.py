@@ -2,6 +2,8 @@
 
 import json
 
+from matplotlib.typing import LineStyleType
+
 from unbraid.reports.canvas import COLOURS, DASHES, MARKERS, Look, Picture
 from unbraid.reports.findings import Findings, Setting
 
@@ -33,7 +35,8 @@ def by_method(settings: list[Setting]) -> dict[str, list[Setting]]:
 
 
 def method_look(place: int) -> Look:
-    return Look(COLOURS[place], DASHES[place], MARKERS[place])
+    dashes: list[LineStyleType] = [style for style in DASHES if style != ":"]  # dotted is chance
+    return Look(COLOURS[place], dashes[place % len(dashes)], MARKERS[place])
 
 
 def pictures(drawn: list[Picture | None]) -> list[Picture]:

@@ -80,7 +80,7 @@ METRICS = {
         "1 is even",
     ),
     "hopkins": Wording("Hopkins", "0.5 where points lie as uniform ones, towards 1 in clusters", "higher is clustered"),
-    "clusters": Wording("Clusters", "how many HDBSCAN finds, of the points not empty", "higher is more", ".1f"),
+    "clusters": Wording("Clusters", "how many HDBSCAN finds, of the points not empty", "higher is more", ".0f"),
     "clustered": Wording("Clustered", "the share of these points that is in a cluster", "higher is clustered"),
     "empty": Wording("Empty", "the share of samples in which nothing fires", "", ".3f"),
 }
