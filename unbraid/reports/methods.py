@@ -33,7 +33,7 @@ def by_method(settings: list[Setting]) -> dict[str, list[Setting]]:
 
 
 def method_look(place: int) -> Look:
-    dashes = [style for style in DASHES if style != ":"]  # dotted is chance
+    dashes = DASHES[:3] + DASHES[4:]  # without the dotted one, which is chance
     return Look(COLOURS[place], dashes[place % len(dashes)], MARKERS[place])
 
 
