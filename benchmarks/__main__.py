@@ -5,7 +5,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import spine, training
+from benchmarks import cold_start, grid, memory, spine, training
 from benchmarks.figure import Benchmark, Figure
 
 BENCHMARKS: dict[str, Benchmark] = {
@@ -15,6 +15,9 @@ BENCHMARKS: dict[str, Benchmark] = {
     "speed": training.speed,
     "planted": training.planted,
     "topk": training.topk,
+    "memory": memory.memory,
+    "cold_start": cold_start.cold_start,
+    "grid": grid.grid,
     "check": spine.check,
 }
 

@@ -1,6 +1,8 @@
 """One measured figure beside the figure to reach."""
 
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -39,3 +41,8 @@ def medians(ours: Callable[[], object], rival: Callable[[], object], repeats: in
             work()
             kept.append(time.perf_counter() - began)
     return statistics.median(seconds[0]), statistics.median(seconds[1])
+
+
+def answer(module: str, *words: str) -> str:
+    """What another process prints, running this module of ours."""
+    return subprocess.run([sys.executable, "-m", module, *words], check=True, capture_output=True, text=True).stdout

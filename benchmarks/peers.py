@@ -4,14 +4,15 @@
 # (these live in the environment that `make bench` makes)
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
 Step = Callable[[torch.Tensor], object]
 
 
-def sae_lens_step(features: int, dimensions: int, batch: int, l1: float, rate: float) -> Step:
-    """SAELens' trainer, one step of its standard architecture."""
+def sae_lens(features: int, dimensions: int, batch: int, l1: float, rate: float) -> tuple[Any, Step]:
+    """SAELens' standard architecture, and one step of its trainer."""
     from sae_lens.config import SAETrainerConfig
     from sae_lens.saes.standard_sae import StandardTrainingSAE, StandardTrainingSAEConfig
     from sae_lens.training.sae_trainer import SAETrainer
@@ -24,7 +25,7 @@ def sae_lens_step(features: int, dimensions: int, batch: int, l1: float, rate: f
         total_training_samples=batch * 10**6, train_batch_size_samples=batch, lr=rate, lr_end=rate
     )
     trainer = SAETrainer(settings, sae, nothing())
-    return lambda x: trainer._train_step(sae, x)
+    return sae, lambda x: trainer._train_step(sae, x)
 
 
 def dictionary_learning_step(features: int, dimensions: int, l1: float, rate: float) -> Step:

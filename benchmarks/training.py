@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import torch
 
 from benchmarks.figure import Figure, medians
-from benchmarks.peers import dictionary_learning_step, dictionary_learning_topk_step, sae_lens_step
+from benchmarks.peers import dictionary_learning_step, dictionary_learning_topk_step, sae_lens
 from unbraid import Dictionary, Relu, Sparsity, Superposition, TopK, Training
 from unbraid.dictionaries.activations import Activation
 from unbraid.dictionaries.lists import Inputs
@@ -59,7 +59,7 @@ def speed() -> Iterator[Figure]:
         ours, product = medians(late.step, late.bare_product(), REPEATS)
         yield Figure(f"step / bare product, f={features}", ours / product, most, "lower", "×")
     for features, least in ((2048, 8), (8192, 10)):
-        late, peer = Late(features), sae_lens_step(features, WORLD.dimensions, BATCH, L1, RATE)
+        late, (_, peer) = Late(features), sae_lens(features, WORLD.dimensions, BATCH, L1, RATE)
         ours, theirs = medians(late.step, lambda late=late, peer=peer: peer(late.next_x()), REPEATS)
         yield Figure(f"SAELens / ours, f={features}", theirs / ours, least, "higher", "×")
     late, peer = Late(8192), dictionary_learning_step(8192, WORLD.dimensions, L1, RATE)
