@@ -21,7 +21,7 @@ from unbraid.dictionaries.activation import Activation, Fired, Named, Weights
 class JumpRelu(Activation):
     kind: Literal["jumprelu"] = "jumprelu"
     threshold: float = Field(default=0.1, gt=0)
-    bandwidth: float = Field(default=0.1, gt=0)
+    bandwidth: float = Field(default=0.05, gt=0)
 
     def parameters(self, members: int, features: int) -> Named:
         return {"log_threshold": torch.full((members, features), math.log(self.threshold))}

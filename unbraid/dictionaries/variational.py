@@ -32,7 +32,7 @@ from unbraid.randomness import stream
 class Variational(Activation):
     kind: Literal["variational"] = "variational"
     slab: Literal["gaussian", "laplace", "horseshoe"] = "gaussian"
-    weight: float = Field(default=0.05, gt=0)
+    weight: float = Field(default=0.005, gt=0)
     rate: float = Field(default=0.01, gt=0, lt=1)
     scale: float = Field(default=0.5, gt=0)
     deviation: float = Field(default=0.1, gt=0)
