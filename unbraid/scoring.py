@@ -21,7 +21,7 @@ from unbraid.randomness import stream
 from unbraid.statistics import estimate
 from unbraid.worlds import Batch, World
 
-BATCH = 256
+BATCH = 512
 """Small, because a world may fire by one draw per batch: a score must see many."""
 CHANCE_DRAWS = 3
 NO_CEILING = ("density", "dead")

@@ -51,7 +51,7 @@ def test_dense_codes_are_declined():
 
 
 def test_a_sample_that_needs_more_room_gets_it(monkeypatch):
-    monkeypatch.setattr(making, "FIRST_SLOTS", 4)
+    monkeypatch.setattr(making, "_first_slots", lambda *_: 4)
     one = stack(Relu(), bias=-0.5)
     x = torch.zeros(200, 24)
     x[150] = 100 * one.encoder[0].sum(0)
@@ -63,7 +63,7 @@ def test_a_sample_that_needs_more_room_gets_it(monkeypatch):
 
 
 def test_lists_are_declined_where_nearly_everything_fires(monkeypatch):
-    monkeypatch.setattr(making, "FIRST_SLOTS", 4)
+    monkeypatch.setattr(making, "_first_slots", lambda *_: 4)
     assert encode_lists(stack(Relu(), bias=0.3), PLAIN) is None
 
 

@@ -5,6 +5,7 @@ import torch
 
 from unbraid.dictionaries import Dictionary, TopK
 from unbraid.dictionaries.lists import Inputs, too_dense
+from unbraid.errors import NotFinite
 from unbraid.mechanisms import Mechanism, Sparsity
 from unbraid.members import across
 from unbraid.training import fast_step as choice
@@ -95,6 +96,13 @@ def test_each_member_takes_the_way_that_suits_it(biases, ways, planted, monkeypa
     assert too_dense(state.stack, inputs(0)).tolist() == [bias > -0.4 for bias in biases]
     compare(state, fast_step, training(), MECHANISMS, biases, False, planted, steps=2)
     assert "".join(taken) == 2 * ways
+
+
+def test_what_is_not_finite_names_the_member_it_is_of():
+    state = start([0.3, 0.3, 0.3], MECHANISMS)
+    state.stack.encoder[1, 3, 2] = torch.inf
+    with pytest.raises(NotFinite, match="of member 1 is not finite"):
+        fast_step(state, inputs(0), training(), MECHANISMS)
 
 
 def test_it_serves_only_what_it_can():

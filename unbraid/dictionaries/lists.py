@@ -26,8 +26,8 @@ PROBE = 32
 """So many samples are tried first, to see whether codes are too dense for lists."""
 DENSE_SHARE = 1 / 4
 """Where more than this share of the features fires, dense products are cheaper."""
-FIRST_SLOTS = 256
-"""Lists have this much room a sample at first; where that is not enough, they are made again with more."""
+LISTS_BYTES, LEAST_SLOTS = 8 << 20, 64
+"""How much room lists have at first, and at least a sample; where one needs more, they are made again with more."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def too_dense(stack: Stack, inputs: Inputs) -> Bool[Tensor, "m"]:
 
 def encode_lists(stack: Stack, inputs: Inputs) -> Lists | None:
     """What fires, as lists; None where that is so much that dense products are cheaper."""
-    slots = stack.activation.k if isinstance(stack.activation, TopK) else min(stack.features, FIRST_SLOTS)
+    slots = stack.activation.k if isinstance(stack.activation, TopK) else _first_slots(stack, len(inputs.x))
     lists = _encode_into(slots, stack, inputs)
     fullest = int(lists.counts.max(initial=0))
     if fullest <= slots:
@@ -86,6 +86,10 @@ def encode_lists(stack: Stack, inputs: Inputs) -> Lists | None:
     if lists.counts.mean(1).max() > DENSE_SHARE * stack.features:
         return None
     return _encode_into(fullest, stack, inputs)
+
+
+def _first_slots(stack: Stack, samples: int) -> int:
+    return min(stack.features, max(LEAST_SLOTS, LISTS_BYTES // (8 * samples * stack.members)))
 
 
 def _encode_into(slots: int, stack: Stack, inputs: Inputs) -> Lists:

@@ -82,7 +82,7 @@ METRICS = {
     "hopkins": Wording("Hopkins", "0.5 where points lie as uniform ones, towards 1 in clusters", "higher is clustered"),
     "clusters": Wording("Clusters", "how many HDBSCAN finds, of the points not empty", "higher is more", ".0f"),
     "clustered": Wording("Clustered", "the share of these points that is in a cluster", "higher is clustered"),
-    "empty": Wording("Empty", "the share of samples in which nothing fires", "", ".3f"),
+    "empty": Wording("Empty", "the share of samples in which nothing fires", "a fact of the world", ".3f"),
 }
 """In the order they are shown."""
 

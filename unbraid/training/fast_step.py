@@ -8,6 +8,7 @@ import torch
 
 from unbraid.dictionaries.lists import Inputs, serve, too_dense
 from unbraid.dictionaries.stack import Stack
+from unbraid.errors import NotFinite
 from unbraid.mechanisms.mechanism import Mechanism, Mechanisms
 from unbraid.members import one_of
 from unbraid.training.adam import Adam
@@ -35,6 +36,13 @@ def fast_step(state: State, inputs: Inputs, training: Training, mechanisms: Mech
 
 def _member_step(state: State, index: int, inputs: Inputs, training: Training, mechanisms: Mechanisms) -> Outcome:
     """One member's step, on its part of the same tensors."""
+    try:
+        return _step_alone(state, index, inputs, training, mechanisms)
+    except NotFinite as problem:
+        raise NotFinite(problem.step, problem.term, index) from None
+
+
+def _step_alone(state: State, index: int, inputs: Inputs, training: Training, mechanisms: Mechanisms) -> Outcome:
     alone = _member(state, index)
     settings = one_of(training, index)
     own = {name: one_of(mechanism, index) for name, mechanism in mechanisms.items()}
