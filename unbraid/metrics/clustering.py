@@ -9,7 +9,6 @@ clusters = how many HDBSCAN finds, the leaves of its tree, and the share of poin
 
 import numpy as np
 from scipy.spatial import ConvexHull, Delaunay, cKDTree  # pyright: ignore[reportAttributeAccessIssue]
-from sklearn.cluster import HDBSCAN
 
 from unbraid.axes import Float
 
@@ -47,6 +46,8 @@ def hopkins(points: Points, rng: np.random.Generator) -> float:
 
 def clusters(points: Points) -> tuple[int, float]:
     """How many, and the share of points in one."""
+    from sklearn.cluster import HDBSCAN
+
     if len(points) < SMALLEST:
         return 0, 0.0
     search = HDBSCAN(min_cluster_size=SMALLEST, cluster_selection_method="leaf", copy=True)  # pyright: ignore[reportArgumentType]

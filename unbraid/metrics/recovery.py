@@ -7,7 +7,6 @@ MMCS with a larger dictionary = mean over its own entries of the largest cosine 
 
 import numpy as np
 import torch
-from scipy import integrate, stats
 from scipy.optimize import linear_sum_assignment
 
 from unbraid.axes import Float, Int, Tensor
@@ -40,6 +39,8 @@ def mmcs_with(own: Float[Tensor, "m f d"], larger: Float[Tensor, "m g d"], block
 
 def expected_best(entries: int, dimensions: int) -> float:
     """What a direction's best cosine is with so many random ones, on average: (1 + cosine) / 2 has a Beta law."""
+    from scipy import integrate, stats  # takes half a second, and only grids ask
+
     law = stats.beta((dimensions - 1) / 2, (dimensions - 1) / 2, loc=-1, scale=2)
     cosine = np.linspace(-1, 1, 20_001)
     return float(1 - integrate.trapezoid(law.cdf(cosine) ** entries, cosine))

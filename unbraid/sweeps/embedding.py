@@ -5,7 +5,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
-from sklearn.manifold import TSNE
 
 from unbraid.config import Record
 from unbraid.randomness import stream
@@ -19,6 +18,8 @@ class Tsne(Record):
     iterations: int = Field(default=1000, ge=250)
 
     def points(self, x: NDArray[np.float32], seed: int) -> NDArray[np.float32]:
+        from sklearn.manifold import TSNE
+
         search = TSNE(
             perplexity=self.perplexity,
             init="pca",

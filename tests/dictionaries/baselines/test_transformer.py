@@ -9,7 +9,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
-from unbraid.dictionaries.baselines import BaselineTransformer, Ica, KMeans, KMedoids, Nmf, Pca, Random
+from unbraid.dictionaries.baselines import Ica, KMeans, KMedoids, Nmf, Pca, Random
+from unbraid.dictionaries.baselines.transformer import BaselineTransformer
 
 KINDS = [KMeans, KMedoids, Pca, Ica, Nmf, Random]
 

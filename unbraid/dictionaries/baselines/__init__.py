@@ -1,4 +1,7 @@
-"""Baselines: simpler ways to find directions, with the face of a dictionary, so that scores treat them alike."""
+"""Baselines: simpler ways to find directions, with the face of a dictionary, so that scores treat them alike.
+
+The libraries that do the finding are imported when something is fitted: they take a second.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -7,7 +10,6 @@ from unbraid.dictionaries.baselines.baseline import Baseline, Fitted
 from unbraid.dictionaries.baselines.bounds import Oracle, Random
 from unbraid.dictionaries.baselines.clusters import KMeans, KMedoids
 from unbraid.dictionaries.baselines.factors import Ica, Nmf, Pca
-from unbraid.dictionaries.baselines.transformer import BaselineTransformer
 
 BASELINES: dict[str, type[Baseline]] = {
     "kmeans": KMeans,
@@ -28,7 +30,6 @@ __all__ = [
     "BASELINES",
     "AnyBaseline",
     "Baseline",
-    "BaselineTransformer",
     "Fitted",
     "Ica",
     "KMeans",

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from pydantic import Field
-from sklearn.exceptions import ConvergenceWarning
 
 from unbraid.axes import Float, Tensor
 from unbraid.codes import Codes
@@ -119,6 +118,8 @@ def random_directions(features: int, dimensions: int, seeds: Sequence[int]) -> F
 @contextmanager
 def counted() -> Iterator[list[str]]:
     """Collects what is said about convergence instead of showing it; other warnings are passed on."""
+    from sklearn.exceptions import ConvergenceWarning
+
     said: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)

@@ -6,13 +6,10 @@ many centres as distinct rows. Signs are the data's own: a centre is a sample, o
 
 from typing import Literal
 
-import kmedoids
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
-from sklearn import cluster
-from sklearn.metrics import pairwise_distances
 
 from unbraid.dictionaries.baselines.baseline import Baseline, Fitted, Rows, counted
 from unbraid.dictionaries.baselines.rules import Nearest
@@ -38,25 +35,26 @@ class KMeans(Baseline):
         return self.form == "published"
 
     def find(self, rows: Rows) -> Fitted:
-        clusters = distinct(rows, self.features)
-        with counted() as unconverged:
-            found = self._search(clusters, len(rows)).fit(rows)
-        return _around(np.asarray(found.cluster_centers_, dtype=np.float32), rows, len(unconverged))
+        from sklearn import cluster
 
-    def _search(self, clusters: int, rows: int) -> cluster.KMeans | cluster.MiniBatchKMeans:
+        clusters, seed = distinct(rows, self.features), self.random_state
         if self.form == "published":
-            return cluster.MiniBatchKMeans(clusters, n_init=3, random_state=self.random_state)  # pyright: ignore[reportArgumentType]
-        if rows <= self.minibatch_above:
-            return cluster.KMeans(clusters, n_init=1, random_state=self.random_state)  # pyright: ignore[reportArgumentType]
-        return cluster.MiniBatchKMeans(
-            clusters,
-            batch_size=4096,
-            max_iter=10,
-            max_no_improvement=None,  # pyright: ignore[reportArgumentType]
-            n_init=1,  # pyright: ignore[reportArgumentType]
-            reassignment_ratio=0,
-            random_state=self.random_state,
-        )
+            search = cluster.MiniBatchKMeans(clusters, n_init=3, random_state=seed)  # pyright: ignore[reportArgumentType]
+        elif len(rows) <= self.minibatch_above:
+            search = cluster.KMeans(clusters, n_init=1, random_state=seed)  # pyright: ignore[reportArgumentType]
+        else:
+            search = cluster.MiniBatchKMeans(
+                clusters,
+                batch_size=4096,
+                max_iter=10,
+                max_no_improvement=None,  # pyright: ignore[reportArgumentType]
+                n_init=1,  # pyright: ignore[reportArgumentType]
+                reassignment_ratio=0,
+                random_state=seed,
+            )
+        with counted() as unconverged:
+            found = search.fit(rows)
+        return _around(np.asarray(found.cluster_centers_, dtype=np.float32), rows, len(unconverged))
 
 
 class KMedoids(Baseline):
@@ -77,6 +75,9 @@ class KMedoids(Baseline):
         return self.form == "published"
 
     def find(self, rows: Rows) -> Fitted:
+        import kmedoids
+        from sklearn.metrics import pairwise_distances
+
         distances = pairwise_distances(rows)
         if self.form == "published":
             medoids, iterations = _alternate(distances, min(self.features, len(rows)), self.iterations)

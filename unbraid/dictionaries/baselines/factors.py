@@ -6,7 +6,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
-from sklearn import decomposition
 from torch.nn.functional import normalize
 
 from unbraid.dictionaries.baselines.baseline import Baseline, Fitted, Rows, counted
@@ -28,6 +27,8 @@ class Pca(Baseline):
     kind: Literal["pca"] = "pca"
 
     def find(self, rows: Rows) -> Fitted:
+        from sklearn import decomposition
+
         wide = rows.astype(np.float64)
         solver = "covariance_eigh" if len(rows) > rows.shape[1] else "full"
         found = decomposition.PCA(min(self.features, _rank(wide)), svd_solver=solver).fit(wide)
@@ -47,6 +48,8 @@ class Ica(Baseline):
     iterations: int = Field(default=200, ge=1)
 
     def find(self, rows: Rows) -> Fitted:
+        from sklearn import decomposition
+
         wide = rows.astype(np.float64)
         rank = _rank(wide)
         search = decomposition.FastICA(
@@ -80,6 +83,8 @@ class Nmf(Baseline):
         return False
 
     def find(self, rows: Rows) -> Fitted:
+        from sklearn import decomposition
+
         parts = min(distinct(rows, self.features), 2 * rows.shape[1])
         search = decomposition.NMF(
             parts,  # pyright: ignore[reportArgumentType]
