@@ -8,6 +8,7 @@ Members are examined one at a time, and where codes are lists at the cost of wha
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from unbraid.axes import Float, Int, Tensor
@@ -216,3 +217,15 @@ def matched_order(cosine: Float[Tensor, "n f"], matched: Int[Tensor, "n"]) -> Fl
     rest = torch.ones(cosine.shape[1], dtype=torch.bool).index_fill(0, used, False).nonzero()[:, 0]
     rows = torch.cat([(matched >= 0).nonzero()[:, 0], (matched < 0).nonzero()[:, 0]])
     return cosine[rows][:, torch.cat([used, rest])]
+
+
+SHOWN_ROWS = 1024
+"""Of the cosine matrix, no more than a figure can show."""
+
+
+def shown_cosines(
+    world: World, directions: Float[Tensor, "f d"], matched: Int[Tensor, "n"]
+) -> Float[np.ndarray, "rows columns"]:
+    """The cosine table in matched order, as much of it and as finely as a figure can show."""
+    ordered = matched_order(recovery.cosines(world.directions, directions[None])[0], matched)[:SHOWN_ROWS]
+    return ordered[:, : 2 * len(ordered)].numpy().astype(np.float16)

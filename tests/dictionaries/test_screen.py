@@ -53,6 +53,15 @@ def test_zeros_fire_by_their_bias_alone():
     assert may_fire(torch.zeros(1, 4), encoder, torch.tensor([-1.0, 1e-30, 1.0])).tolist() == [[False, True, True]]
 
 
+def test_squares_that_overflow_hide_nothing():
+    x = torch.zeros(2, 4)
+    x[0, 0] = x[1, 1] = 1e25
+    encoder = torch.zeros(3, 4)
+    encoder[0, 0] = encoder[1, 1] = 1.0
+    found = may_fire(x, encoder, torch.tensor([-1.0, -1.0, 1.0]))
+    assert found[[0, 1, 0, 1], [0, 1, 2, 2]].all()
+
+
 @pytest.mark.parametrize("pays", [False, True])
 def test_with_and_without_a_screen_the_same_fires(pays, monkeypatch):
     monkeypatch.setattr(screen, "pays", lambda: pays)

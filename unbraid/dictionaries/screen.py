@@ -14,6 +14,7 @@ from unbraid.axes import Float, Tensor
 
 UP = 1 + 2**-7
 """A positive number times this, rounded to bfloat16, is not below the number."""
+LONGEST = 2.0**126
 ADDING = 2**-22
 """Rounding of a sum in float32 is below this times the number of terms, of the product of lengths."""
 
@@ -24,16 +25,21 @@ def pays() -> bool:
 
 
 def of_inputs(x: Float[Tensor, "b d"]) -> Float[Tensor, "b d+3"]:
-    rounded, length = x.bfloat16(), x.norm(dim=1)
-    off = (x - rounded).norm(dim=1) + ADDING * x.shape[1] * length
+    rounded, length = x.bfloat16(), _length(x)
+    off = _length(x - rounded) + ADDING * x.shape[1] * length
     return torch.cat([rounded, torch.stack([torch.ones_like(length), off * UP, length * UP], 1).bfloat16()], 1)
 
 
 def of_encoder(encoder: Float[Tensor, "f d"], bias: Float[Tensor, "f"]) -> Float[Tensor, "f d+3"]:
     rounded = encoder.bfloat16()
-    length, off = rounded.float().norm(dim=1), (encoder - rounded).norm(dim=1)
+    length, off = _length(rounded.float()), _length(encoder - rounded)
     last = torch.stack([bias + bias.abs() * (UP - 1), length * UP, off * UP], 1).bfloat16()
     return torch.cat([rounded, last], 1)
+
+
+def _length(rows: Float[Tensor, "n d"]) -> Float[Tensor, "n"]:
+    """At least the length, and finite: squares may overflow where lengths do not, and infinity times 0 has no sign."""
+    return rows.norm(dim=1).clamp_max(LONGEST)
 
 
 def signs(x: Float[Tensor, "b e"], encoder: Float[Tensor, "f e"], buffer: Float[Tensor, "b f"]) -> np.ndarray:

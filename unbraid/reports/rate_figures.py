@@ -4,7 +4,20 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from unbraid.reports.canvas import HEIGHT, Look, Picture, Plate, blank, handle, key, level, name_axes, png, short
+from unbraid.reports.canvas import (
+    HEIGHT,
+    Look,
+    Picture,
+    Plate,
+    blank,
+    handle,
+    key,
+    level,
+    name_axes,
+    png,
+    shared,
+    short,
+)
 from unbraid.reports.findings import Findings, Setting
 from unbraid.reports.methods import METHOD, SIZE, by_method, groups, method_look, pictures
 from unbraid.statistics import Estimate, estimate
@@ -37,8 +50,7 @@ def _picture(findings: Findings, place: int, title: str, settings: list[Setting]
     for at, (name, ones) in enumerate(methods.items()):
         bins = _bins(findings.table(ones[0], "best_cosine"), findings.table(ones[0], "seen"), edges)
         handles.append(_draw(axes, method_look(at), name, bins))
-    chance = [one.scores["mmcs"].chance for ones in methods.values() for one in ones]
-    lines = [level(axes, value, name, ":") for value, name in _bounds([each for each in chance if each is not None])]
+    lines = [level(axes, value, name, ":") for value, name in shared(settings, "mmcs", "chance")]
     axes.set_xticks(range(len(edges)), ["never", *[_share(edge) for edge in edges[:-1]]], rotation=45)
     axes.set_xlim(-0.5, len(edges) - 0.5)
     axes.set_ylim(0, 1.04)
@@ -75,13 +87,6 @@ def _draw(axes: Axes, drawn: Look, name: str, bins: list[tuple[int, Estimate]]) 
         if one.interval is not None:
             axes.plot([place, place], one.interval, color=drawn.colour, linewidth=2.4, alpha=0.5)
     return handle(drawn, name, marker=True)
-
-
-def _bounds(chance: list[float]) -> list[tuple[float, str]]:
-    if not chance:
-        return []
-    low, high = min(chance), max(chance)
-    return [(low, "chance")] if high - low < 0.02 * high else [(low, "lowest chance"), (high, "highest chance")]
 
 
 def _share(edge: float) -> str:

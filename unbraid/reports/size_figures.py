@@ -3,11 +3,22 @@
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from unbraid.reports.canvas import HEIGHT, Look, Picture, Plate, blank, handle, key, make_log, name_axes, png, short
+from unbraid.reports.canvas import (
+    GREY,
+    HEIGHT,
+    Look,
+    Picture,
+    Plate,
+    blank,
+    handle,
+    key,
+    make_log,
+    name_axes,
+    png,
+    short,
+)
 from unbraid.reports.findings import Findings, Setting
 from unbraid.reports.methods import METHOD, SIZE, by_method, groups, method_look, pictures
-
-GREY = "#767676"
 
 
 def sizes(findings: Findings) -> Plate:

@@ -6,30 +6,13 @@ import torch
 from unbraid.axes import Int, Tensor
 from unbraid.dictionaries.baselines import Fitted
 from unbraid.files import Arrays, write_arrays, write_json
-from unbraid.metrics import recovery
-from unbraid.progress import Watcher
-from unbraid.runs import Run
-from unbraid.scoring import Scores, matched_order, score
+from unbraid.scoring import Scores, score, shown_cosines
 from unbraid.sweeps.grid import Member
+from unbraid.sweeps.group_work import GroupWork
 
-SHOWN_ROWS = 1024
 
-
-class BaselineWork:
-    """What is left to do of one group: members that differ in their data and seed only, one after the other."""
-
-    def __init__(self, run: Run, index: int, group: list[Member], watcher: Watcher) -> None:
-        self.index, self.group, self.watcher = index, group, watcher
-        self.folder = run.stack(index)
-        self.world = group[0].experiment.world
-
-    def finish(self) -> None:
-        if not (self.folder / "scores.json").is_file():
-            self._fit_all()
-        self.watcher.advance(self.index, len(self.group))
-
-    def _fit_all(self) -> None:
-        write_json(self.folder / "members.json", [member.card() for member in self.group])
+class BaselineWork(GroupWork):
+    def do_all(self) -> None:
         found: list[tuple[Fitted, Scores, Tensor]] = []
         for position, member in enumerate(self.group):
             self.watcher.advance(self.index, position)
@@ -57,9 +40,7 @@ class BaselineWork:
         samples = [member.experiment.data.samples for member in self.group]
         tables["seen"] = np.stack([one.numpy() / amount for one, amount in zip(seen, samples, strict=True)])
         tables["probabilities"] = self.world.probabilities.numpy()
-        cosine = recovery.cosines(self.world.directions, fitted[0].directions)[0]
-        ordered = matched_order(cosine, scores[0].tables["match"][0])[:SHOWN_ROWS]
-        tables["cosines.0"] = ordered[:, : 2 * len(ordered)].numpy().astype(np.float16)
+        tables["cosines.0"] = shown_cosines(self.world, fitted[0].directions[0], scores[0].tables["match"][0])
         write_arrays(self.folder / "tables.safetensors", tables)
         values = {name: [float(one.values[name][0]) for one in scores] for name in scores[0].values}
         values["directions"] = [float(one.features) for one in fitted]

@@ -1,6 +1,5 @@
 """Train and score one stack of dictionaries, with what is on disk taken as already done."""
 
-import numpy as np
 import torch
 
 from unbraid.axes import Tensor
@@ -11,16 +10,13 @@ from unbraid.members import across
 from unbraid.metrics import recovery
 from unbraid.progress import Watcher
 from unbraid.runs import Log, Run
-from unbraid.scoring import Scores, matched_order, score
+from unbraid.scoring import Scores, score, shown_cosines
 from unbraid.signals import StopSignals
 from unbraid.sweeps.grid import Member
 from unbraid.sweeps.tracker import Tracker
 from unbraid.training.fit import inputs_of, train
 from unbraid.training.schedule import rate_factor
 from unbraid.training.step import Outcome, State, refuse_infinite
-
-SHOWN_ROWS = 1024
-"""Of the cosine matrix, no more than a figure can show."""
 
 
 class DictionaryWork:
@@ -125,14 +121,10 @@ class DictionaryWork:
         write_json(self.folder / "scores.json", card)
 
     def _cosine_tables(self, scores: Scores) -> Arrays:
-        """The cosine matrix, in matched order, of the first member of each setting: as much as a figure can show."""
+        """The cosine matrix of the first member of each setting."""
         first = {str(member.setting): index for index, member in reversed(list(enumerate(self.group)))}
-        tables: Arrays = {}
-        for index in first.values():
-            cosine = recovery.cosines(self.world.directions, self.state.stack.member(index).directions)[0]
-            ordered = matched_order(cosine, scores.tables["match"][index])[:SHOWN_ROWS]
-            tables[f"cosines.{index}"] = ordered[:, : 2 * len(ordered)].numpy().astype(np.float16)
-        return tables
+        directions, matched = self.state.stack.directions, scores.tables["match"]
+        return {f"cosines.{i}": shown_cosines(self.world, directions[i], matched[i]) for i in first.values()}
 
 
 def _arrays(tensors: dict[str, Tensor]) -> Arrays:

@@ -11,27 +11,13 @@ from unbraid.axes import Float
 from unbraid.errors import Refusal
 from unbraid.files import Arrays, write_arrays, write_json
 from unbraid.metrics import clustering
-from unbraid.progress import Watcher
 from unbraid.randomness import stream
-from unbraid.runs import Run
 from unbraid.sweeps.grid import Member
+from unbraid.sweeps.group_work import GroupWork
 
 
-class EmbeddingWork:
-    """What is left to do of one group: pictures that differ in their data and seed only, one after the other."""
-
-    def __init__(self, run: Run, index: int, group: list[Member], watcher: Watcher) -> None:
-        self.index, self.group, self.watcher = index, group, watcher
-        self.folder = run.stack(index)
-        self.world = group[0].experiment.world
-
-    def finish(self) -> None:
-        if not (self.folder / "scores.json").is_file():
-            self._picture_all()
-        self.watcher.advance(self.index, len(self.group))
-
-    def _picture_all(self) -> None:
-        write_json(self.folder / "members.json", [member.card() for member in self.group])
+class EmbeddingWork(GroupWork):
+    def do_all(self) -> None:
         tables: Arrays = {"probabilities": self.world.probabilities.numpy()}
         values: dict[str, list[float]] = {}
         chance: dict[str, list[float]] = {}
