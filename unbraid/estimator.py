@@ -5,14 +5,14 @@ from typing import Any, Literal, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unbraid.codes import Codes
 from unbraid.config import check
 from unbraid.dictionaries import Dictionary
 from unbraid.dictionaries.lists import Inputs
+from unbraid.dictionaries.transforming import CodesTransformer
 from unbraid.mechanisms import Sparsity
 from unbraid.members import across
 from unbraid.randomness import stream
@@ -24,7 +24,7 @@ COUNTED = ("topk", "batchtopk")
 PENALISED = ("relu", "jumprelu", "gated")
 
 
-class SparseAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class SparseAutoencoder(CodesTransformer):
     """One dictionary trained on the rows of X: `transform` gives its codes, `components_` its unit directions.
 
     `activation="topk"` and `"batchtopk"` fire the `k` largest; `"relu"`, `"jumprelu"` and `"gated"` are made sparse by
@@ -77,16 +77,6 @@ class SparseAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.stack_ = state.stack
         self.components_ = state.stack.directions[0].numpy()
         return self
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        assert tags.transformer_tags is not None
-        tags.transformer_tags.preserves_dtype = ["float32"]  # codes are float32 whatever comes in
-        return tags
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.components_.shape[0]
 
     def transform(self, X: ArrayLike) -> NDArray[np.float32]:  # noqa: N803
         check_is_fitted(self)

@@ -56,10 +56,11 @@ def test_zeros_fire_by_their_bias_alone():
 def test_squares_that_overflow_hide_nothing():
     x = torch.zeros(2, 4)
     x[0, 0] = x[1, 1] = 1e25
-    encoder = torch.zeros(3, 4)
+    encoder = torch.zeros(4, 4)
     encoder[0, 0] = encoder[1, 1] = 1.0
-    found = may_fire(x, encoder, torch.tensor([-1.0, -1.0, 1.0]))
+    found = may_fire(x, encoder, torch.tensor([-1.0, -1.0, 1.0, -1.0]))
     assert found[[0, 1, 0, 1], [0, 1, 2, 2]].all()
+    assert not found[:, 3].any()  # infinity times 0 would leave no sign to read
 
 
 @pytest.mark.parametrize("pays", [False, True])

@@ -5,15 +5,14 @@ from typing import Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unbraid.dictionaries.baselines.baseline import Baseline
 from unbraid.dictionaries.baselines.factors import Pca
+from unbraid.dictionaries.transforming import CodesTransformer
 
 
-class BaselineTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class BaselineTransformer(CodesTransformer):
     """Fits a baseline to the rows of X; without one, PCA."""
 
     def __init__(self, baseline: Baseline | None = None) -> None:
@@ -24,16 +23,6 @@ class BaselineTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         self.fitted_ = (self.baseline or Pca()).fit(torch.from_numpy(rows))
         self.components_ = self.fitted_.components_
         return self
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        assert tags.transformer_tags is not None
-        tags.transformer_tags.preserves_dtype = ["float32"]  # codes are float32 whatever comes in
-        return tags
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.components_.shape[0]
 
     def transform(self, X: ArrayLike) -> NDArray[np.float32]:  # noqa: N803
         check_is_fitted(self)
