@@ -7,6 +7,7 @@ slot j *is* feature j. Both layouts mean the same and agree; everything downstre
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch.nn.functional import embedding_bag
 
@@ -62,7 +63,7 @@ class Codes:
 
     def l0(self) -> Int[Tensor, "m b"]:
         """How many features fired in each sample."""
-        return (self.values != 0).sum(-1)
+        return torch.from_numpy(np.count_nonzero(self.values.detach().numpy(), axis=-1))
 
     def l1(self) -> Float[Tensor, "m b"]:
-        return self.values.abs().sum(-1)
+        return torch.linalg.vector_norm(self.values, ord=1, dim=-1)

@@ -68,10 +68,12 @@ def compare(ours, take, settings, mechanisms, biases, pre_bias, planted=False, s
 @pytest.mark.parametrize("fidelity", ["sum_square", "mean_square"])
 @pytest.mark.parametrize("clip", [None, 0.05])
 @pytest.mark.parametrize("pre_bias", [False, True])
-def test_the_dense_step_does_what_the_readable_one_does(pre_bias, clip, fidelity, mechanisms):
+@pytest.mark.parametrize("planted", [False, True], ids=["plain", "planted"])
+def test_the_dense_step_does_what_the_readable_one_does(planted, pre_bias, clip, fidelity, mechanisms):
     biases = [0.3, 0.0, -0.1]
     settings = training(clip=clip, fidelity=fidelity)
-    compare(start(biases, mechanisms, pre_bias), dense_step, settings, mechanisms, biases, pre_bias)
+    assert (inputs(0, planted).planted is not None) == planted
+    compare(start(biases, mechanisms, pre_bias), dense_step, settings, mechanisms, biases, pre_bias, planted)
 
 
 @pytest.mark.parametrize("planted", [False, True], ids=["plain", "planted"])

@@ -18,6 +18,9 @@ from numba import njit, prange
 CHUNK = 64
 """Pre-activations are looked at this many at a time: a chunk in which nothing fires costs a few vector compares."""
 
+COLUMNS = 512
+"""So many columns are summed at a time: their totals stay in the cache."""
+
 LOOSE = {"nsz", "arcp", "contract", "afn", "reassoc"}
 """Sums may be reordered for the vector unit; infinities and NaN still mean what they mean."""
 
@@ -102,6 +105,43 @@ def append_positive_planted(planted, strengths, products, bias, first, features,
             if _any_above(row, bias, start, np.float32(0.0)):
                 used = _append(row, bias, start, start + CHUNK, first, features[b], values[b], used)
         counts[b] = _append(row, bias, whole, width, first, features[b], values[b], used)
+
+
+@compiled(parallel=True)
+def fire_planted(planted, strengths, products, bias, codes):
+    """Write all codes of samples that are short sums of planted directions: relu of that sum of `products`, + bias."""
+    samples, most = planted.shape
+    width = products.shape[1]
+    for b in prange(samples):
+        row = codes[b]
+        for j in range(width):
+            row[j] = bias[j]
+        for k in range(most):
+            strength = strengths[b, k]
+            if strength != 0:
+                product = products[planted[b, k]]
+                for j in range(width):
+                    row[j] += strength * product[j]
+        for j in range(width):
+            row[j] = max(row[j], np.float32(0.0))
+
+
+@compiled(parallel=True)
+def add_planted(planted, strengths, rows, totals):
+    """Add every sample's row, times its strength, to the totals of the directions planted in it."""
+    samples, most = planted.shape
+    width = rows.shape[1]
+    for block in prange((width + COLUMNS - 1) // COLUMNS):
+        start = block * COLUMNS
+        stop = min(start + COLUMNS, width)
+        totals[:, start:stop] = 0
+        for b in range(samples):
+            for k in range(most):
+                strength = strengths[b, k]
+                if strength != 0:
+                    total = totals[planted[b, k]]
+                    for j in range(start, stop):
+                        total[j] += strength * rows[b, j]
 
 
 @compiled(inline="always")

@@ -6,6 +6,7 @@ planted directions, x·Wᵀ is the same sum of the rows of F·Wᵀ, which is che
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -22,6 +23,8 @@ SCREENED_BLOCK = 2048
 """How many features at a time are screened."""
 PLANTED_BLOCK = 512
 """How many features at a time, where directions are planted: their products then stay in the cache."""
+PLANTED_GAIN = 2
+"""Planted directions serve where they are this many times fewer than the samples."""
 PROBE = 32
 """So many samples are tried first, to see whether codes are too dense for lists."""
 DENSE_SHARE = 1 / 4
@@ -37,6 +40,28 @@ class Inputs:
     x: Float[Tensor, "b d"]
     mixture: Codes | None = None
     directions: Float[Tensor, "n d"] | None = None
+
+    @cached_property
+    def planted(self) -> "Planted | None":
+        """The sum over those directions alone that occur, where these are so few that it is cheaper than x."""
+        if self.mixture is None or self.mixture.features is None or self.directions is None:
+            return None
+        features = self.mixture.features[0].numpy()
+        occurs = np.zeros(len(self.directions), bool)
+        occurs[features] = True
+        if PLANTED_GAIN * occurs.sum() > len(self.x):
+            return None
+        place = np.cumsum(occurs, dtype=np.int32) - 1
+        return Planted(place[features], self.mixture.values[0].numpy(), self.directions[torch.from_numpy(occurs)])
+
+
+@dataclass(frozen=True)
+class Planted:
+    """Each sample as Σ_k strengths · directions[places]."""
+
+    places: np.ndarray
+    strengths: np.ndarray
+    directions: Float[Tensor, "n d"]
 
 
 @dataclass(frozen=True)
@@ -115,9 +140,8 @@ def _append_largest(part: Lists, encoder: Tensor, bias: np.ndarray, inputs: Inpu
 
 
 def _append_positive(part: Lists, encoder: Tensor, bias: np.ndarray, inputs: Inputs) -> None:
-    planted, directions = inputs.mixture, inputs.directions
-    if planted is not None and directions is not None and 4 * len(directions) <= len(inputs.x):
-        _append_planted(part, encoder, bias, planted, directions)
+    if inputs.planted is not None:
+        _append_planted(part, encoder, bias, inputs.planted)
         return
     if screen.pays():
         _append_screened(part, encoder, bias, inputs.x)
@@ -149,17 +173,15 @@ def _append_screened(part: Lists, encoder: Tensor, bias: np.ndarray, x: Tensor) 
             )
 
 
-def _append_planted(part: Lists, encoder: Tensor, bias: np.ndarray, planted: Codes, directions: Tensor) -> None:
-    assert planted.features is not None
-    features, strengths = planted.features[0].numpy(), planted.values[0].numpy()
-    products = torch.empty(len(directions), min(PLANTED_BLOCK, part.width))
+def _append_planted(part: Lists, encoder: Tensor, bias: np.ndarray, planted: Planted) -> None:
+    products = torch.empty(len(planted.directions), min(PLANTED_BLOCK, part.width))
     for first in range(0, part.width, PLANTED_BLOCK):
         block = encoder[first : first + PLANTED_BLOCK]
         out = products[:, : len(block)]
-        torch.mm(directions, block.T, out=out)
+        torch.mm(planted.directions, block.T, out=out)
         kernels.append_positive_planted(
-            features,
-            strengths,
+            planted.places,
+            planted.strengths,
             out.numpy(),
             bias[first : first + PLANTED_BLOCK],
             first,

@@ -1,14 +1,17 @@
 """The penalties of a step, differentiated by autograd but only in the values that fired (and in weights they look at).
 
 total = fidelity + Σ penalties        what is left to the fast steps is the fidelity, whose gradients are written out
+
+What a sparsity cost counts, Σ|code| of each sample, is one number to autograd: its gradient is that of every code
+that fired.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from unbraid.axes import Float, Tensor
-from unbraid.codes import Codes
+from unbraid.dictionaries.activation import Fired
 from unbraid.dictionaries.stack import Stack
 from unbraid.mechanisms.mechanism import Forward, Mechanisms, Signals
 from unbraid.training.schedule import Training
@@ -17,10 +20,11 @@ from unbraid.training.step import Terms
 
 @dataclass(frozen=True)
 class Costs:
-    """Every cost by name, and the penalties' gradients: in the values that fired, and in weights if there are any."""
+    """Every cost by name, and the penalties' gradients in what they look at: values that fired, their sums, weights."""
 
     terms: Terms
-    in_values: Float[Tensor, "m b k"]
+    in_values: Float[Tensor, "m b k"] | None
+    in_counted: Float[Tensor, "m b"]
     in_weights: dict[str, Tensor]
 
 
@@ -29,20 +33,20 @@ def find_costs(
 ) -> Costs:
     terms, leaves = {"fidelity": fidelity}, stack.leaves()
     values = forward.codes.values.detach().requires_grad_()
-    seen = Forward(forward.x, Codes(forward.codes.features, values, stack.features), forward.reconstruction)
+    codes, counted = replace(forward.codes, values=values), forward.codes.l1().requires_grad_()
+    seen = Forward(forward.x, codes, forward.reconstruction, Fired(codes, counted))
     for name, mechanism in mechanisms.items():
         cost = mechanism.penalty(seen, leaves, signals)
         if cost is not None:
             terms[name] = cost
     penalties = [cost for name, cost in terms.items() if name != "fidelity" and cost.requires_grad]
-    named = leaves.parameters()
-    found: list[Tensor | None] = [None] * (1 + len(named))
+    named = {"values": values, "counted": counted, **leaves.parameters()}
+    found: dict[str, Tensor] = {}
     if penalties:
-        inputs = [values, *named.values()]
-        found = list(torch.autograd.grad(torch.stack(penalties).sum(), inputs, allow_unused=True))
-    in_values = torch.zeros_like(values, memory_format=torch.contiguous_format) if found[0] is None else found[0]
-    in_weights = {name: gradient for name, gradient in zip(named, found[1:], strict=True) if gradient is not None}
-    return Costs({name: cost.detach() for name, cost in terms.items()}, in_values.contiguous(), in_weights)
+        gradients = torch.autograd.grad(torch.stack(penalties).sum(), list(named.values()), allow_unused=True)
+        found = {name: gradient for name, gradient in zip(named, gradients, strict=True) if gradient is not None}
+    in_values, in_counted = found.pop("values", None), found.pop("counted", torch.zeros_like(counted))
+    return Costs({name: cost.detach() for name, cost in terms.items()}, in_values, in_counted.contiguous(), found)
 
 
 def shared_by(training: Training, samples: int, dimensions: int) -> int:

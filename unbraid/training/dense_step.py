@@ -2,13 +2,17 @@
 
 error = c·D - x        ∂c = (scale · error·Dᵀ + ∂penalties) where c > 0
 ∂D = scale · cᵀ·error        ∂W = ∂cᵀ·x        ∂bias = Σ ∂c
+
+Where x = s·F is a short sum of planted directions, two of the five are smaller: x·Wᵀ = s·(F·Wᵀ), ∂W = (sᵀ·∂c)ᵀ·F.
 """
 
 import torch
 
 from unbraid.axes import Float, Tensor
 from unbraid.codes import Codes
+from unbraid.dictionaries import kernels as lists_kernels
 from unbraid.dictionaries.lists import Inputs
+from unbraid.dictionaries.stack import Stack
 from unbraid.mechanisms.mechanism import Forward, Mechanisms, gather_signals
 from unbraid.training import kernels
 from unbraid.training.adam import gradient_lengths
@@ -23,14 +27,14 @@ def dense_step(state: State, inputs: Inputs, training: Training, mechanisms: Mec
     """Advance `state`, whose activation is relu, by one batch, in place."""
     stack, x = state.stack, inputs.x
     signals = gather_signals(mechanisms, state.memories, stack)
-    codes = Codes.dense(stack.pre_activations(x).relu_())
+    codes = Codes.dense(_codes(stack, inputs))
     forward = Forward(x, codes, stack.decode(codes))
     error = forward.reconstruction - x
     shared = shared_by(training, *x.shape)
     with torch.enable_grad():
         costs = find_costs(stack, forward, error.square().sum((1, 2)) / shared, mechanisms, signals)
     refuse_infinite({f"loss term '{name}'": cost for name, cost in costs.terms.items()}, state.step)
-    gradients = _gradients(state, forward, error, 2 / shared, costs)
+    gradients = _gradients(stack, inputs, forward, error, 2 / shared, costs)
     lengths = gradient_lengths(gradients)
     refuse_infinite({"gradient": lengths}, state.step)
     rate = rates(state, training)
@@ -42,15 +46,43 @@ def dense_step(state: State, inputs: Inputs, training: Training, mechanisms: Mec
     return conclude(state, forward, costs.terms, mechanisms, signals)
 
 
+def _codes(stack: Stack, inputs: Inputs) -> Float[Tensor, "m b f"]:
+    planted = inputs.planted
+    if planted is None:
+        return stack.pre_activations(inputs.x).relu_()
+    codes = torch.empty(stack.members, len(inputs.x), stack.features)
+    bias = stack.shifted_bias()
+    for member, own in enumerate(codes):
+        products = planted.directions @ stack.encoder[member].T
+        lists_kernels.fire_planted(
+            planted.places, planted.strengths, products.numpy(), bias[member].numpy(), own.numpy()
+        )
+    return codes
+
+
+def _encoder_gradient(inputs: Inputs, in_values: Float[Tensor, "m b f"]) -> Float[Tensor, "m f d"]:
+    planted = inputs.planted
+    if planted is None:
+        return in_values.mT @ inputs.x
+    gradient = torch.empty(len(in_values), in_values.shape[2], inputs.x.shape[1])
+    totals = torch.empty(len(planted.directions), in_values.shape[2])
+    for own, rows in zip(gradient, in_values, strict=True):
+        lists_kernels.add_planted(planted.places, planted.strengths, rows.numpy(), totals.numpy())
+        torch.mm(totals.T, planted.directions, out=own)
+    return gradient
+
+
 def _gradients(
-    state: State, forward: Forward, error: Float[Tensor, "m b d"], scale: float, costs: Costs
+    stack: Stack, inputs: Inputs, forward: Forward, error: Float[Tensor, "m b d"], scale: float, costs: Costs
 ) -> dict[str, Tensor]:
-    stack, values = state.stack, forward.codes.values
-    in_values = costs.in_values.baddbmm_(error, stack.decoder.mT, alpha=scale)
-    in_values.mul_(values > 0)
+    values = forward.codes.values
+    in_values, bias = error.mul(scale) @ stack.decoder.mT, torch.empty_like(stack.encoder_bias)
+    if costs.in_values is not None:
+        in_values.add_(costs.in_values)
+    kernels.through_relu(values.numpy(), costs.in_counted.numpy(), in_values.numpy(), bias.numpy())
     gradients = {
-        "encoder": in_values.mT @ forward.x,
-        "encoder_bias": in_values.sum(1),
+        "encoder": _encoder_gradient(inputs, in_values),
+        "encoder_bias": bias,
         "decoder": (values.mT @ error).mul_(scale),
     }
     if stack.pre_bias is not None:

@@ -6,7 +6,7 @@ The mathematics are those of `adam.py`; events and the rules of these loops are 
 import numpy as np
 from numba import prange
 
-from unbraid.dictionaries.kernels import add_rows, compiled
+from unbraid.dictionaries.kernels import COLUMNS, add_rows, compiled
 from unbraid.training.adam import BETA1, BETA2, EPSILON
 
 
@@ -35,6 +35,24 @@ def _sum_events(start, stop, samples, values, gradients, x, error, scale, encode
     for event in range(start, stop):
         total += gradients[event]
     return total
+
+
+@compiled(parallel=True)
+def through_relu(codes, sample_gradients, gradients, bias_gradients):
+    """Add each sample's own gradient, keep what belongs to codes that fired, and sum that for every bias."""
+    members, samples, width = codes.shape
+    blocks = (width + COLUMNS - 1) // COLUMNS
+    for i in prange(members * blocks):
+        m, start = i // blocks, i % blocks * COLUMNS
+        stop = min(start + COLUMNS, width)
+        totals = np.zeros(stop - start, np.float32)
+        for b in range(samples):
+            own, fired, row = sample_gradients[m, b], codes[m, b, start:stop], gradients[m, b, start:stop]
+            for j in range(stop - start):
+                gradient = row[j] + own if fired[j] > 0 else np.float32(0.0)
+                row[j] = gradient
+                totals[j] += gradient
+        bias_gradients[m, start:stop] = totals
 
 
 @compiled(parallel=True)

@@ -38,7 +38,9 @@ def sparse_step(state: State, inputs: Inputs, training: Training, mechanisms: Me
     forward = Forward(x, decoded.codes, decoded.reconstruction)
     costs = find_costs(state.stack, forward, decoded.fidelity, mechanisms, signals)
     refuse_infinite({f"loss term '{name}'": cost for name, cost in costs.terms.items()}, state.step)
-    in_values = costs.in_values.add_(decoded.gradients)
+    in_values = decoded.gradients.add_(costs.in_counted[..., None])
+    if costs.in_values is not None:
+        in_values.add_(costs.in_values)
     refuse_infinite({"gradient": in_values.flatten(1).abs().amax(1)}, state.step)
     events = _Events.of(lists, in_values)
     rate = rates(state, training)
