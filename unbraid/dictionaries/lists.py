@@ -27,7 +27,7 @@ PLANTED_GAIN = 2
 """Planted directions serve where they are this many times fewer than the samples."""
 PROBE = 32
 """So many samples are tried first, to see whether codes are too dense for lists."""
-DENSE_SHARE = 1 / 4
+DENSE_SHARE = 1 / 6
 """Where more than this share of the features fires, dense products are cheaper."""
 LISTS_BYTES, LEAST_SLOTS = 8 << 20, 64
 """How much room lists have at first, and at least a sample; where one needs more, they are made again with more."""
