@@ -3,10 +3,10 @@
 | seam      | gets                           | returns                                  | gradient |
 |-----------|--------------------------------|------------------------------------------|----------|
 | `signal`  | own memory, stack              | named values for others                  | no       |
-| `encode`  | pre-activations, signals       | pre-activations                          | yes      |
+| `encode`  | codes, stack, signals          | codes: lowered or silenced, never raised | yes      |
 | `penalty` | forward, stack, signals        | a cost per member                        | yes      |
-| `observe` | forward, own memory, signals   | own new memory                           | no       |
-| `edit`    | forward, own memory, signals   | which features to start anew, and where  | no       |
+| `observe` | forward, own memory, stack, signals | own new memory                      | no       |
+| `edit`    | forward, own memory, stack, signals | which features to start anew, and where | no   |
 
 A mechanism never sees the optimiser, the trainer, the log or another mechanism. Signals come from memory as it was when
 the step began, so writers and readers have no order.
@@ -47,7 +47,7 @@ class Forward:
 
     def counted(self) -> Float[Tensor, "m b"]:
         """What a sparsity cost counts in each sample: what the activation says, Σ|code| unless it says otherwise."""
-        return self.codes.l1() if self.fired is None else self.fired.counted
+        return self.codes.l1() if self.fired is None or self.fired.counted is None else self.fired.counted
 
     def detached(self) -> "Forward":
         """The values, without their history; and where the activation relaxes codes to train, what really fired."""
@@ -80,16 +80,17 @@ class Mechanism(Record, ABC):
     def signal(self, memory: Memory, stack: Stack) -> dict[str, Tensor]:
         return {}
 
-    def encode(self, pre: Float[Tensor, "m b f"], signals: Signals) -> Float[Tensor, "m b f"]:
-        return pre
+    def encode(self, codes: Codes, stack: Stack, signals: Signals) -> Codes:
+        """From what would fire to what fires, in the same slots."""
+        return codes
 
     def penalty(self, forward: Forward, stack: Stack, signals: Signals) -> Float[Tensor, "m"] | None:
         return None
 
-    def observe(self, forward: Forward, memory: Memory, signals: Signals) -> Memory:
+    def observe(self, forward: Forward, memory: Memory, stack: Stack, signals: Signals) -> Memory:
         return memory
 
-    def edit(self, forward: Forward, memory: Memory, signals: Signals) -> Reset | None:
+    def edit(self, forward: Forward, memory: Memory, stack: Stack, signals: Signals) -> Reset | None:
         return None
 
 
