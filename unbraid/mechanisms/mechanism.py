@@ -1,12 +1,12 @@
 """The five places of a training step where an idea may act; each is typed and returns a value.
 
-| seam      | gets                           | returns                                  | gradient |
-|-----------|--------------------------------|------------------------------------------|----------|
-| `signal`  | own memory, stack              | named values for others                  | no       |
-| `encode`  | codes, stack, signals          | codes: lowered or silenced, never raised | yes      |
-| `penalty` | forward, stack, signals        | a cost per member                        | yes      |
-| `observe` | forward, own memory, stack, signals | own new memory                      | no       |
-| `edit`    | forward, own memory, stack, signals | which features to start anew, and where | no   |
+| seam      | gets                                | returns                                  | gradient |
+|-----------|-------------------------------------|------------------------------------------|----------|
+| `signal`  | own memory, stack                   | named values for others                  | no       |
+| `encode`  | codes, stack, signals               | codes: lowered or silenced, never raised | yes      |
+| `penalty` | forward, stack, signals             | a cost per member                        | yes      |
+| `observe` | forward, own memory, stack, signals | own new memory                           | no       |
+| `edit`    | forward, own memory, stack, signals | which features to start anew, and where  | no       |
 
 A mechanism never sees the optimiser, the trainer, the log or another mechanism. Signals come from memory as it was when
 the step began, so writers and readers have no order.
@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import ClassVar
 
-from unbraid.axes import Bool, Float, Tensor
+from unbraid.axes import Bool, Float, Int, Tensor
 from unbraid.codes import Codes
 from unbraid.config import Record, nearest
 from unbraid.dictionaries.activation import Fired
@@ -34,6 +34,10 @@ class Signals:
 
     l1: Tensor | float = 1.0
     """A factor on the sparsity weight, per member."""
+    neighbours: Int[Tensor, "m f r"] | None = None
+    """The features that keep each feature company, -1 where a place is empty; without places, as if nobody wrote."""
+    nearest: Int[Tensor, "m f r"] | None = None
+    """The features nearest to each feature, -1 where a place is empty."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,8 @@ class Mechanism(Record, ABC):
     writes: ClassVar[frozenset[str]] = frozenset()
     ordered: ClassVar[bool] = False
     """Whether the order of features means something to it; if not, relabelling them commutes with training."""
+    ordered_forms: ClassVar[frozenset[str]] = frozenset()
+    """The forms in which it does, where that depends on the form."""
 
     def start(self, stack: Stack) -> Memory:
         """The memory before the first step; a feature that starts anew gets its part of this back."""
