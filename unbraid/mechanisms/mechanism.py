@@ -34,9 +34,9 @@ class Signals:
 
     l1: Tensor | float = 1.0
     """A factor on the sparsity weight, per member."""
-    neighbours: Int[Tensor, "m f r"] | None = None
+    neighbours: Int[Tensor, "m f _"] | None = None
     """The features that keep each feature company, -1 where a place is empty; without places, as if nobody wrote."""
-    nearest: Int[Tensor, "m f r"] | None = None
+    nearest: Int[Tensor, "m f _"] | None = None
     """The features nearest to each feature, -1 where a place is empty."""
 
 
