@@ -117,6 +117,18 @@ def test_with_radius_0_it_says_nothing_and_without_a_reader_it_is_refused(rng):
         refuse_loose_ends({"adaptive_neighbourhoods": mechanism})
 
 
+def test_silencing_does_not_part_neighbours(rng):
+    mechanism, values = AdaptiveNeighbourhoods(), next(batches(rng))
+    silent = Forward(
+        torch.zeros(SAMPLES, 3),
+        Codes.dense(torch.zeros(MEMBERS, SAMPLES, FEATURES)),
+        torch.zeros(MEMBERS, SAMPLES, 3),
+        would_fire=as_lists(values),
+    )
+    memory = mechanism.observe(silent, mechanism.start(STACK), STACK, Signals())
+    np.testing.assert_allclose(spread(memory), dense_history([values], 0.99), atol=1e-6)
+
+
 def test_a_feature_that_starts_anew_leaves_every_list(rng):
     mechanism, seen = AdaptiveNeighbourhoods(momentum=0.8, share=0.0), list(batches(rng))
     memory = mechanism.start(STACK)

@@ -173,6 +173,7 @@ def test_sparsity_counts_codes_as_they_were_lowered_unless_the_activation_counts
     torch.testing.assert_close(halved.counted(), plain.counted() / 2 if counts_codes else plain.counted())
     torch.testing.assert_close(halved.codes.to_dense(), plain.codes.to_dense() / 2)
     torch.testing.assert_close(halved.detached().codes.to_dense(), plain.detached().codes.to_dense() / 2)
+    torch.testing.assert_close(halved.detached().would_fire.to_dense(), plain.detached().codes.to_dense())
 
 
 def test_a_trained_stack_encodes_without_the_mechanisms_it_was_trained_with():

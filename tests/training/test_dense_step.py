@@ -140,5 +140,6 @@ def test_gradients_go_back_through_encode_to_values_and_weights(biases, clip, pr
 
 @pytest.mark.parametrize("bias", [0.3, -0.5], ids=["dense", "sparse"])
 def test_encode_may_not_change_the_slots(bias):
+    mechanisms = {"rearrange": Rearrange()}
     with pytest.raises(TypeError, match="in the slots it was given"):
-        fast_step(start([bias] * 3, {}), inputs(0), training(), {"rearrange": Rearrange()})
+        fast_step(start([bias] * 3, mechanisms), inputs(0), training(), mechanisms)

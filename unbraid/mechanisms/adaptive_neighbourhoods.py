@@ -2,6 +2,8 @@
 
     together_ij ← momentum · together_ij + (1-momentum) · samples of the batch with both        fires_i alike
 
+where it counts what would fire, before anything is inhibited.
+
 corrected    i's neighbours are the features j with together_ij > share · fires_i: the most frequent, at most `radius`
 published    those with together_ij > share, which depends on the size of the batch; i itself is counted among them, so
              one more is taken. (As written, the product was of samples, b × b, and would not have run; here it is of
@@ -50,4 +52,6 @@ class AdaptiveNeighbourhoods(Mechanism):
         return {"neighbours": without(listed, memory["fires"] == 0)}  # whoever has never fired has just started anew
 
     def observe(self, forward: Forward, memory: Memory, stack: Stack, signals: Signals) -> Memory:
-        return follow(forward.codes, memory, self.momentum) if self.radius > 0 else memory
+        if self.radius == 0:
+            return memory
+        return follow(forward.would_fire or forward.codes, memory, self.momentum)  # silencing must not part neighbours

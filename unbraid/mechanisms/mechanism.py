@@ -48,6 +48,8 @@ class Forward:
     codes: Codes
     reconstruction: Float[Tensor, "m b d"]
     fired: Fired | None = None
+    would_fire: Codes | None = None
+    """What would have fired, where `encode` has lowered it."""
 
     def counted(self) -> Float[Tensor, "m b"]:
         """What a sparsity cost counts in each sample: what the activation says, Σ|code| unless it says otherwise."""
@@ -56,8 +58,9 @@ class Forward:
     def detached(self) -> "Forward":
         """The values, without their history; and where the activation relaxes codes to train, what really fired."""
         seen = self.fired.seen if self.fired and self.fired.seen else self.codes
+        before = self.would_fire and replace(self.would_fire, values=self.would_fire.values.detach())
         codes = replace(seen, values=seen.values.detach())
-        return Forward(self.x, codes, self.reconstruction.detach())
+        return Forward(self.x, codes, self.reconstruction.detach(), would_fire=before)
 
 
 @dataclass(frozen=True)

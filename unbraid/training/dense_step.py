@@ -28,7 +28,7 @@ def dense_step(state: State, inputs: Inputs, training: Training, mechanisms: Mec
     signals = gather_signals(mechanisms, state.memories, stack)
     would_fire = Codes.dense(stack.pre_activations(x).relu_())
     encoded = Encoded.of(would_fire, stack, mechanisms, signals)
-    forward = Forward(x, encoded.codes, stack.decode(encoded.codes))
+    forward = Forward(x, encoded.codes, stack.decode(encoded.codes), would_fire=would_fire)
     error = forward.reconstruction - x
     shared = shared_by(training, *x.shape)
     with torch.enable_grad():

@@ -17,23 +17,24 @@ from unbraid.training.step import encode
 
 @dataclass(frozen=True)
 class Encoded:
-    """What fires, without history; and what it was made from, where a mechanism acts here."""
+    """What fires, and what would have; and what that was made from, where a mechanism acts here."""
 
     codes: Codes
+    would_fire: Codes
     leaves: Named
     fires: Float[Tensor, "m b k"] | None = None
 
     @classmethod
     def of(cls, codes: Codes, stack: Stack, mechanisms: Mechanisms, signals: Signals) -> "Encoded":
         if all(type(mechanism).encode is Mechanism.encode for mechanism in mechanisms.values()):
-            return cls(codes, {})
+            return cls(codes, codes, {})
         leaves, values = stack.leaves(), codes.values.clone(memory_format=torch.contiguous_format).requires_grad_()
         with torch.enable_grad():
             after = encode(Codes(codes.features, values, codes.width), leaves, mechanisms, signals)
         if after.features is not codes.features or after.values.shape != values.shape:
             raise TypeError("a mechanism's encode must return codes in the slots it was given")
-        fires = Codes(codes.features, after.values.detach(), codes.width)
-        return cls(fires, {"values": values, **leaves.parameters()}, after.values)
+        before, fires = (Codes(codes.features, one.detach(), codes.width) for one in (values, after.values))
+        return cls(fires, before, {"values": values, **leaves.parameters()}, after.values)
 
     @torch.no_grad()
     def back(self, gradients: Float[Tensor, "m b k"], in_weights: Named) -> tuple[Float[Tensor, "m b k"], Named]:

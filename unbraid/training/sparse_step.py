@@ -38,7 +38,7 @@ def sparse_step(state: State, inputs: Inputs, training: Training, mechanisms: Me
     x = inputs.x
     encoded = _encode_in_place(lists, state.stack, mechanisms, signals)
     decoded = _Decoded.of(state.stack, lists, x, training)
-    forward = Forward(x, decoded.codes, decoded.reconstruction)
+    forward = Forward(x, decoded.codes, decoded.reconstruction, would_fire=encoded.would_fire)
     costs = find_costs(state.stack, forward, decoded.fidelity, mechanisms, signals)
     refuse_infinite({f"loss term '{name}'": cost for name, cost in costs.terms.items()}, state.step)
     in_values, in_weights = encoded.back(costs.in_values.add_(decoded.gradients), costs.in_weights)

@@ -108,7 +108,8 @@ def run_forward(stack: Stack, x: Float[Tensor, "b d"], mechanisms: Mechanisms, s
     fired = stack.activation.fire(stack.pre_activations(x), stack.tensors())
     codes = encode(fired.codes, stack, mechanisms, signals)
     seen = fired.seen and encode(fired.seen, stack, mechanisms, signals)
-    return Forward(x, codes, stack.decode(codes), replace(fired, codes=codes, seen=seen))
+    after = replace(fired, codes=codes, seen=seen)
+    return Forward(x, codes, stack.decode(codes), after, would_fire=fired.seen or fired.codes)
 
 
 def encode(codes: Codes, stack: Stack, mechanisms: Mechanisms, signals: Signals) -> Codes:
