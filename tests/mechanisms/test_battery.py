@@ -104,10 +104,6 @@ def relabelled(tensors, order):
     return {name: t[:, order].clone() if t.ndim > 1 and "pre_bias" not in name else t for name, t in kept.items()}
 
 
-def ordered(mechanism):
-    return mechanism.ordered or (bool(mechanism.ordered_forms) and mechanism.form in mechanism.ordered_forms)
-
-
 def go(state, training, mechanisms, until=TRAINING.steps):
     dtype = state.stack.encoder.dtype
     while state.step < until:
@@ -175,7 +171,7 @@ def test_relabelling_features_commutes_with_training_unless_it_says_otherwise(na
     mechanisms, order = stacked([records(name, example, example.settings)] * 2), [3, 0, 7, 1, 6, 2, 5, 4]
     plain = go(begin(dictionary, mechanisms, [0, 1]), TRAINING, mechanisms)
     other = relabelled(go(begin(dictionary, mechanisms, [0, 1], order), TRAINING, mechanisms), range(8))
-    if any(ordered(mechanism) for mechanism in mechanisms.values()):
+    if any(mechanism.ordered for mechanism in mechanisms.values()):
         assert (relabelled(plain, order)["stack.encoder"] - other["stack.encoder"]).abs().max() > 1e-3
     else:
         assert_same(relabelled(plain, order), other)

@@ -35,7 +35,10 @@ class LateralInhibition(Mechanism):
     form: Literal["corrected", "published"] = "corrected"
     reads: ClassVar[frozenset[str]] = frozenset({"neighbours", "nearest"})
     writes: ClassVar[frozenset[str]] = frozenset({"nearest"})
-    ordered_forms: ClassVar[frozenset[str]] = frozenset({"published"})
+
+    @property
+    def ordered(self) -> bool:
+        return self.form == "published"
 
     def start(self, stack: Stack) -> Memory:
         if self.form == "published":

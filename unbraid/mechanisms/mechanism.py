@@ -77,10 +77,11 @@ class Mechanism(Record, ABC):
 
     reads: ClassVar[frozenset[str]] = frozenset()
     writes: ClassVar[frozenset[str]] = frozenset()
-    ordered: ClassVar[bool] = False
-    """Whether the order of features means something to it; if not, relabelling them commutes with training."""
-    ordered_forms: ClassVar[frozenset[str]] = frozenset()
-    """The forms in which it does, where that depends on the form."""
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the order of features means something to it; if not, relabelling them commutes with training."""
+        return False
 
     def start(self, stack: Stack) -> Memory:
         """The memory before the first step; a feature that starts anew gets its part of this back."""
