@@ -9,11 +9,13 @@ import pytest
 import torch
 
 from unbraid.config import check, knobs, to_toml
-from unbraid.dictionaries import BatchTopK, Dictionary, TopK
+from unbraid.dictionaries import BatchTopK, Dictionary, Relu, TopK
+from unbraid.dictionaries.lists import Inputs
 from unbraid.mechanisms import MECHANISMS, Enabled, Signals, enabled
 from unbraid.mechanisms.mechanism import gather_signals
 from unbraid.members import across
 from unbraid.training.adam import Adam
+from unbraid.training.fast_step import fast_step
 from unbraid.training.schedule import Training
 from unbraid.training.step import State, run_forward, step
 from unbraid.worlds import Superposition
@@ -28,6 +30,7 @@ class Example:
     beside: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
+SPARSITY = {"sparsity": {"weight": 0.4}}
 EXAMPLES = {
     "sparsity": [
         Example({"weight": 0.4}, off={"weight": 0.0}),
@@ -36,6 +39,26 @@ EXAMPLES = {
     "matryoshka": [
         Example({"weight": 0.5}, off={"weight": 0.0}),
         Example({"prefixes": [0.3, 0.6]}, off={"weight": 0.0}, beside={"sparsity": {"weight": 0.1}}),
+    ],
+    "adaptive_l1": [
+        Example({"target": 0.1}, off={"rate": 0.0}, beside=SPARSITY),
+        Example({"momentum": 0.5, "form": "published"}, off={"lowest": 1.0, "highest": 1.0}, beside=SPARSITY),
+    ],
+    "lateral_inhibition": [
+        Example({"radius": 4, "every": 3}, off={"strength": 0.0}),
+        Example({"radius": 4, "form": "published"}, off={"strength": 0.0, "form": "published"}, beside=SPARSITY),
+    ],
+    "adaptive_neighbourhoods": [
+        Example({"share": 0.3}, off={"radius": 0}, beside={"lateral_inhibition": {"radius": 2}}),
+        Example(
+            {"share": 0.1, "radius": 3, "form": "published"},
+            off={"radius": 0, "form": "published"},
+            beside={"lateral_inhibition": {"form": "published", "radius": 4}},
+        ),
+    ],
+    "reallocation": [
+        Example({"every": 5, "threshold": 0.95}, off={"threshold": 0.0}, beside=SPARSITY),
+        Example({"every": 5, "threshold": 0.3, "form": "published"}, off={"threshold": 0.0, "form": "published"}),
     ],
 }
 WORLD = Superposition(dimensions=6, features=9, active=2.0)
@@ -76,7 +99,9 @@ def begin(dictionary, mechanisms, seeds, relabel=None):
 
 
 def relabelled(tensors, order):
-    return {name: t[:, order].clone() if t.ndim > 1 and "pre_bias" not in name else t for name, t in tensors.items()}
+    """The tensors with features in another order; without lists of features, whose order is their own."""
+    kept = {name: t for name, t in tensors.items() if t.ndim < 3 or not name.startswith("memory.")}
+    return {name: t[:, order].clone() if t.ndim > 1 and "pre_bias" not in name else t for name, t in kept.items()}
 
 
 def go(state, training, mechanisms, until=TRAINING.steps):
@@ -145,8 +170,8 @@ def test_company_does_not_matter(name, example, dictionary):
 def test_relabelling_features_commutes_with_training_unless_it_says_otherwise(name, example, dictionary):
     mechanisms, order = stacked([records(name, example, example.settings)] * 2), [3, 0, 7, 1, 6, 2, 5, 4]
     plain = go(begin(dictionary, mechanisms, [0, 1]), TRAINING, mechanisms)
-    other = go(begin(dictionary, mechanisms, [0, 1], order), TRAINING, mechanisms)
-    if MECHANISMS[name].ordered:
+    other = relabelled(go(begin(dictionary, mechanisms, [0, 1], order), TRAINING, mechanisms), range(8))
+    if any(mechanism.ordered for mechanism in mechanisms.values()):
         assert (relabelled(plain, order)["stack.encoder"] - other["stack.encoder"]).abs().max() > 1e-3
     else:
         assert_same(relabelled(plain, order), other)
@@ -188,6 +213,36 @@ def test_gradients_of_its_penalty_are_those_of_finite_differences(name, example,
     if cost(*leaves) is None:
         pytest.skip("has no penalty")
     assert torch.autograd.gradcheck(cost, leaves)
+
+
+@over_dictionaries
+@over_examples
+def test_encode_only_lowers_or_silences_what_would_fire(name, example, dictionary):
+    mechanisms = stacked([records(name, example, example.settings)] * 2)
+    state = begin(dictionary, mechanisms, [0, 1])
+    go(state, TRAINING, mechanisms, until=6)
+    signals, x = gather_signals(mechanisms, state.memories, state.stack), WORLD.batch(6, 24).x.double()
+    would_fire, fires = (run_forward(state.stack, x, some, signals).codes for some in ({}, mechanisms))
+    assert would_fire.features is fires.features or torch.equal(would_fire.features, fires.features)
+    assert (fires.values <= would_fire.values).all()
+    assert (fires.values >= 0).all()
+
+
+@pytest.mark.parametrize("bias", [0.1, -0.4], ids=["dense", "sparse"])
+@pytest.mark.parametrize("activation", [Relu(), TopK(k=4)], ids=["relu", "topk"])
+@over_examples
+def test_the_fast_step_is_the_readable_one(name, example, activation, bias):
+    mechanisms = stacked([records(name, example, example.settings), records(name, example, example.settings, 2.0)])
+    fast, slow = (State.start(Dictionary(features=40, activation=activation), 6, mechanisms, [0, 1]) for _ in range(2))
+    for state in (fast, slow):
+        state.stack.encoder_bias.copy_(bias + 0.01 * torch.arange(40).expand(2, 40) / 40)  # no ties where x is 0
+    training = TRAINING.model_copy(update={"learning_rate": 0.002})
+    for position in range(7):
+        x = WORLD.batch(position, 64).x
+        ours, theirs = fast_step(fast, Inputs(x), training, mechanisms), step(slow, x, training, mechanisms)
+        for key, cost in theirs.terms.items():
+            torch.testing.assert_close(ours.terms[key], cost, rtol=1e-5, atol=1e-5)
+    assert_same(relabelled(fast.tensors(), range(40)), relabelled(slow.tensors(), range(40)), tolerance=1e-4)
 
 
 @over_examples

@@ -1,5 +1,6 @@
 """The five seams, each with a toy mechanism that acts there alone; signals; and what a reset forgets."""
 
+from dataclasses import replace
 from itertools import permutations
 from typing import ClassVar
 
@@ -7,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from unbraid.dictionaries import Dictionary
+from unbraid.dictionaries import Dictionary, Stack
+from unbraid.dictionaries.activations import BatchTopK, Gated, JumpRelu, Relu, TopK, Variational
 from unbraid.errors import NotFinite, Refusal
 from unbraid.mechanisms import Mechanism, Reset, Signals, Sparsity
 from unbraid.mechanisms.mechanism import gather_signals, refuse_loose_ends
@@ -54,13 +56,14 @@ class Nothing(Mechanism):
 class Silence(Mechanism):
     """Acts at `encode`: the first feature never fires."""
 
-    def encode(self, pre, signals):
-        return torch.cat([torch.zeros_like(pre[..., :1]), pre[..., 1:]], -1)
+    def encode(self, codes, stack, signals):
+        features = torch.arange(codes.width) if codes.features is None else codes.features
+        return replace(codes, values=codes.values * (features != 0))
 
 
 class Halve(Mechanism):
-    def encode(self, pre, signals):
-        return pre / 2
+    def encode(self, codes, stack, signals):
+        return replace(codes, values=codes.values / 2)
 
 
 class Pull(Mechanism):
@@ -76,7 +79,7 @@ class Count(Mechanism):
     def start(self, stack):
         return {"steps": torch.zeros(stack.members), "fired": torch.zeros(stack.members, stack.features)}
 
-    def observe(self, forward, memory, signals):
+    def observe(self, forward, memory, stack, signals):
         assert not torch.is_grad_enabled()
         return {"steps": memory["steps"] + 1, "fired": memory["fired"] + forward.codes.counts()}
 
@@ -92,7 +95,7 @@ class Louder(Mechanism):
     def signal(self, memory, stack):
         return {"l1": 1 + memory["seen"]}
 
-    def observe(self, forward, memory, signals):
+    def observe(self, forward, memory, stack, signals):
         return {"seen": memory["seen"] + 1}
 
 
@@ -106,10 +109,10 @@ class Renew(Mechanism):
     def start(self, stack):
         return {"steps": torch.zeros(stack.members)}
 
-    def observe(self, forward, memory, signals):
+    def observe(self, forward, memory, stack, signals):
         return {"steps": memory["steps"] + 1}
 
-    def edit(self, forward, memory, signals):
+    def edit(self, forward, memory, stack, signals):
         if memory["steps"][0] != self.after:
             return None
         features = torch.zeros(MEMBERS, FEATURES, dtype=torch.bool)
@@ -148,6 +151,34 @@ def test_encode_passes_gradients_through():
     gradients = [torch.autograd.grad(value, stack.encoder)[0] for value in (plain, halved, twice)]
     torch.testing.assert_close(gradients[0], 2 * gradients[1])
     torch.testing.assert_close(gradients[0], 4 * gradients[2])
+
+
+@pytest.mark.parametrize(
+    ("activation", "counts_codes"),
+    [
+        (Relu(), True),
+        (TopK(k=3), True),
+        (BatchTopK(k=2), True),
+        (Gated(), False),
+        (JumpRelu(), False),
+        (Variational(), False),
+    ],
+    ids=lambda a: getattr(a, "kind", ""),
+)
+def test_sparsity_counts_codes_as_they_were_lowered_unless_the_activation_counts_gates(activation, counts_codes):
+    stack = Stack.start(Dictionary(features=FEATURES, activation=activation), DIMENSIONS, [0])
+    x = batch(0).float()
+    plain = run_forward(stack, x, {}, Signals())
+    halved = run_forward(stack, x, {"halve": Halve()}, Signals())
+    torch.testing.assert_close(halved.counted(), plain.counted() / 2 if counts_codes else plain.counted())
+    torch.testing.assert_close(halved.codes.to_dense(), plain.codes.to_dense() / 2)
+    torch.testing.assert_close(halved.detached().codes.to_dense(), plain.detached().codes.to_dense() / 2)
+    torch.testing.assert_close(halved.detached().would_fire.to_dense(), plain.detached().codes.to_dense())
+
+
+def test_a_trained_stack_encodes_without_the_mechanisms_it_was_trained_with():
+    state, _ = go({"silence": Silence()}, 2)
+    assert (state.stack.encode(batch(0)).to_dense()[..., 0] > 0).any()
 
 
 def test_a_penalty_moves_the_weights_down_its_gradient():

@@ -1,16 +1,19 @@
 """The dense step, and the choice between the two fast ones: both do what the readable step does."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
+from unbraid.codes import Codes
 from unbraid.dictionaries import Dictionary, TopK
-from unbraid.dictionaries.lists import Inputs, too_dense
+from unbraid.dictionaries.lists import Inputs, serve, too_dense
 from unbraid.errors import NotFinite
 from unbraid.mechanisms import Mechanism, Sparsity
 from unbraid.members import across
 from unbraid.training import fast_step as choice
 from unbraid.training.dense_step import dense_step
-from unbraid.training.fast_step import applies, fast_step
+from unbraid.training.fast_step import fast_step
 from unbraid.training.schedule import Training
 from unbraid.training.step import State, step
 from unbraid.worlds import Superposition
@@ -27,7 +30,7 @@ class Lean(Mechanism):
     def penalty(self, forward, stack, signals):
         return 0.01 * (stack.encoder * stack.decoder).sum((1, 2))
 
-    def observe(self, forward, memory, signals):
+    def observe(self, forward, memory, stack, signals):
         return {"steps": memory["steps"] + forward.codes.l0().float().mean(-1)}
 
 
@@ -108,12 +111,37 @@ def test_what_is_not_finite_names_the_member_it_is_of():
 
 
 def test_it_serves_only_what_it_can():
-    class Reaching(Mechanism):
-        def encode(self, pre, signals):
-            return pre
-
     stack = start([0.0] * 3, {}).stack
-    assert applies(stack, MECHANISMS)
-    assert applies(start([0.0] * 3, {}, activation=TopK(k=3)).stack, {})
-    assert not applies(stack, {"reaching": Reaching()})
-    assert not applies(stack.with_parameters({n: p.double() for n, p in stack.parameters().items()}), {})
+    assert serve(stack)
+    assert serve(start([0.0] * 3, {}, activation=TopK(k=3)).stack)
+    assert not serve(stack.with_parameters({n: p.double() for n, p in stack.parameters().items()}))
+
+
+class Dampen(Mechanism):
+    """Acts at `encode`: divides by what fires in the sample, as much as the stack's first bias says."""
+
+    def encode(self, codes, stack, signals):
+        share = 0.2 + stack.encoder_bias[:, :1, None].square()
+        return replace(codes, values=codes.values / (1 + share * codes.values.sum(-1, keepdim=True)))
+
+
+class Rearrange(Mechanism):
+    def encode(self, codes, stack, signals):
+        return Codes.dense(codes.to_dense()[..., :-1])
+
+
+@pytest.mark.parametrize(
+    "biases", [[0.3, 0.2, 0.1], [0.3, -0.5, 0.1], [-0.5, -0.4, -0.5]], ids=["dense", "mixed", "sparse"]
+)
+@pytest.mark.parametrize(("clip", "pre_bias"), [(None, False), (0.05, True)])
+def test_gradients_go_back_through_encode_to_values_and_weights(biases, clip, pre_bias):
+    mechanisms = {**MECHANISMS, "dampen": Dampen()}
+    state = start(biases, mechanisms, pre_bias)
+    compare(state, fast_step, training(clip=clip), mechanisms, biases, pre_bias)
+
+
+@pytest.mark.parametrize("bias", [0.3, -0.5], ids=["dense", "sparse"])
+def test_encode_may_not_change_the_slots(bias):
+    mechanisms = {"rearrange": Rearrange()}
+    with pytest.raises(TypeError, match="in the slots it was given"):
+        fast_step(start([bias] * 3, mechanisms), inputs(0), training(), mechanisms)

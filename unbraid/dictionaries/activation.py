@@ -29,8 +29,8 @@ class Fired:
     """What a training step makes of pre-activations."""
 
     codes: Codes
-    counted: Float[Tensor, "m b"]
-    """What the sparsity cost counts in each sample."""
+    counted: Float[Tensor, "m b"] | None = None
+    """What the sparsity cost counts in each sample; None: Σ|code| of the codes that are decoded in the end."""
     again: Codes | None = None
     """Codes from which the decoder, held still, must reconstruct as well."""
     costs: Named = field(default_factory=dict)
@@ -53,8 +53,7 @@ class Activation(Record, ABC):
         """What fires, and how strongly."""
 
     def fire(self, pre: Float[Tensor, "m b f"], weights: Weights) -> Fired:
-        codes = self.codes(pre, weights)
-        return Fired(codes, codes.l1())
+        return Fired(self.codes(pre, weights))
 
     def probabilities(self, pre: Float[Tensor, "m b f"], weights: Weights) -> Float[Tensor, "m b f"]:
         """How likely each feature is to fire: 0 or 1, but for rules that are not sure."""

@@ -34,7 +34,7 @@ class BatchTopK(Activation):
         flat = pre.relu().flatten(1)
         values, places = flat.topk(self.k * pre.shape[1], dim=-1, sorted=False)
         codes = Codes.dense(torch.zeros_like(flat).scatter(-1, places, values).view_as(pre))
-        return Fired(codes, codes.l1(), memory={"threshold": self._follow(weights["threshold"], values.detach())})
+        return Fired(codes, memory={"threshold": self._follow(weights["threshold"], values.detach())})
 
     def _follow(self, threshold: Float[Tensor, "m"], fired: Float[Tensor, "m n"]) -> Float[Tensor, "m"]:
         least = fired.where(fired > 0, torch.inf).amin(-1).double()

@@ -5,13 +5,21 @@ from typing import TYPE_CHECKING, Any
 from pydantic import create_model
 
 from unbraid.config import Record
+from unbraid.mechanisms.adaptive_l1 import AdaptiveL1
+from unbraid.mechanisms.adaptive_neighbourhoods import AdaptiveNeighbourhoods
+from unbraid.mechanisms.lateral_inhibition import LateralInhibition
 from unbraid.mechanisms.matryoshka import Matryoshka
 from unbraid.mechanisms.mechanism import Forward, Mechanism, Memory, Reset, Signals
+from unbraid.mechanisms.reallocation import Reallocation
 from unbraid.mechanisms.sparsity import Sparsity
 
 MECHANISMS: dict[str, type[Mechanism]] = {
     "sparsity": Sparsity,
     "matryoshka": Matryoshka,
+    "adaptive_l1": AdaptiveL1,
+    "lateral_inhibition": LateralInhibition,
+    "adaptive_neighbourhoods": AdaptiveNeighbourhoods,
+    "reallocation": Reallocation,
 }
 
 if TYPE_CHECKING:
@@ -29,11 +37,15 @@ def enabled(record: Enabled) -> dict[str, Mechanism]:
 
 __all__ = [
     "MECHANISMS",
+    "AdaptiveL1",
+    "AdaptiveNeighbourhoods",
     "Enabled",
     "Forward",
+    "LateralInhibition",
     "Matryoshka",
     "Mechanism",
     "Memory",
+    "Reallocation",
     "Reset",
     "Signals",
     "Sparsity",

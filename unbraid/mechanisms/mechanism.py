@@ -1,12 +1,12 @@
 """The five places of a training step where an idea may act; each is typed and returns a value.
 
-| seam      | gets                           | returns                                  | gradient |
-|-----------|--------------------------------|------------------------------------------|----------|
-| `signal`  | own memory, stack              | named values for others                  | no       |
-| `encode`  | pre-activations, signals       | pre-activations                          | yes      |
-| `penalty` | forward, stack, signals        | a cost per member                        | yes      |
-| `observe` | forward, own memory, signals   | own new memory                           | no       |
-| `edit`    | forward, own memory, signals   | which features to start anew, and where  | no       |
+| seam      | gets                                | returns                                  | gradient |
+|-----------|-------------------------------------|------------------------------------------|----------|
+| `signal`  | own memory, stack                   | named values for others                  | no       |
+| `encode`  | codes, stack, signals               | codes: lowered or silenced, never raised | yes      |
+| `penalty` | forward, stack, signals             | a cost per member                        | yes      |
+| `observe` | forward, own memory, stack, signals | own new memory                           | no       |
+| `edit`    | forward, own memory, stack, signals | which features to start anew, and where  | no       |
 
 A mechanism never sees the optimiser, the trainer, the log or another mechanism. Signals come from memory as it was when
 the step began, so writers and readers have no order.
@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import ClassVar
 
-from unbraid.axes import Bool, Float, Tensor
+from unbraid.axes import Bool, Float, Int, Tensor
 from unbraid.codes import Codes
 from unbraid.config import Record, nearest
 from unbraid.dictionaries.activation import Fired
@@ -34,6 +34,10 @@ class Signals:
 
     l1: Tensor | float = 1.0
     """A factor on the sparsity weight, per member."""
+    neighbours: Int[Tensor, "m f _"] | None = None
+    """The features that keep each feature company, -1 where a place is empty; without places, as if nobody wrote."""
+    nearest: Int[Tensor, "m f _"] | None = None
+    """The features nearest to each feature, -1 where a place is empty."""
 
 
 @dataclass(frozen=True)
@@ -44,16 +48,19 @@ class Forward:
     codes: Codes
     reconstruction: Float[Tensor, "m b d"]
     fired: Fired | None = None
+    would_fire: Codes | None = None
+    """What would have fired, where `encode` has lowered it."""
 
     def counted(self) -> Float[Tensor, "m b"]:
         """What a sparsity cost counts in each sample: what the activation says, Σ|code| unless it says otherwise."""
-        return self.codes.l1() if self.fired is None else self.fired.counted
+        return self.codes.l1() if self.fired is None or self.fired.counted is None else self.fired.counted
 
     def detached(self) -> "Forward":
         """The values, without their history; and where the activation relaxes codes to train, what really fired."""
         seen = self.fired.seen if self.fired and self.fired.seen else self.codes
+        before = self.would_fire and replace(self.would_fire, values=self.would_fire.values.detach())
         codes = replace(seen, values=seen.values.detach())
-        return Forward(self.x, codes, self.reconstruction.detach())
+        return Forward(self.x, codes, self.reconstruction.detach(), would_fire=before)
 
 
 @dataclass(frozen=True)
@@ -70,8 +77,11 @@ class Mechanism(Record, ABC):
 
     reads: ClassVar[frozenset[str]] = frozenset()
     writes: ClassVar[frozenset[str]] = frozenset()
-    ordered: ClassVar[bool] = False
-    """Whether the order of features means something to it; if not, relabelling them commutes with training."""
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the order of features means something to it; if not, relabelling them commutes with training."""
+        return False
 
     def start(self, stack: Stack) -> Memory:
         """The memory before the first step; a feature that starts anew gets its part of this back."""
@@ -80,16 +90,17 @@ class Mechanism(Record, ABC):
     def signal(self, memory: Memory, stack: Stack) -> dict[str, Tensor]:
         return {}
 
-    def encode(self, pre: Float[Tensor, "m b f"], signals: Signals) -> Float[Tensor, "m b f"]:
-        return pre
+    def encode(self, codes: Codes, stack: Stack, signals: Signals) -> Codes:
+        """From what would fire to what fires, in the same slots."""
+        return codes
 
     def penalty(self, forward: Forward, stack: Stack, signals: Signals) -> Float[Tensor, "m"] | None:
         return None
 
-    def observe(self, forward: Forward, memory: Memory, signals: Signals) -> Memory:
+    def observe(self, forward: Forward, memory: Memory, stack: Stack, signals: Signals) -> Memory:
         return memory
 
-    def edit(self, forward: Forward, memory: Memory, signals: Signals) -> Reset | None:
+    def edit(self, forward: Forward, memory: Memory, stack: Stack, signals: Signals) -> Reset | None:
         return None
 
 

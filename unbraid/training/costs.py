@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 import torch
 
 from unbraid.axes import Float, Tensor
+from unbraid.codes import Codes
 from unbraid.dictionaries.activation import Fired
 from unbraid.dictionaries.stack import Stack
 from unbraid.mechanisms.mechanism import Forward, Mechanisms, Signals
+from unbraid.training import kernels
 from unbraid.training.schedule import Training
 from unbraid.training.step import Terms
 
@@ -26,6 +28,13 @@ class Costs:
     in_values: Float[Tensor, "m b k"] | None
     in_counted: Float[Tensor, "m b"]
     in_weights: dict[str, Tensor]
+
+    def add_to(self, gradients: Float[Tensor, "m b k"], codes: Codes) -> Float[Tensor, "m b k"]:
+        """The gradients in these codes, in place, with the penalties' among them."""
+        if self.in_values is not None:
+            gradients.add_(self.in_values)
+        kernels.add_where_fired(codes.values.numpy(), self.in_counted.numpy(), gradients.numpy())
+        return gradients
 
 
 def find_costs(

@@ -1,6 +1,6 @@
 """The step of `step.py` while nearly everything fires: five matrix products, with gradients written out by hand.
 
-error = c·D - x        ∂c = (scale · error·Dᵀ + ∂penalties) where c > 0
+error = c·D - x        ∂c = scale · error·Dᵀ + ∂penalties, through `encode`, where c > 0
 ∂D = scale · cᵀ·error        ∂W = ∂cᵀ·x        ∂bias = Σ ∂c
 
 Where x = s·F is a short sum of planted directions, two of the five are smaller: x·Wᵀ = s·(F·Wᵀ), ∂W = (sᵀ·∂c)ᵀ·F.
@@ -11,12 +11,14 @@ import torch
 from unbraid.axes import Float, Tensor
 from unbraid.codes import Codes
 from unbraid.dictionaries import kernels as lists_kernels
+from unbraid.dictionaries.activation import Named
 from unbraid.dictionaries.lists import Inputs
 from unbraid.dictionaries.stack import Stack
 from unbraid.mechanisms.mechanism import Forward, Mechanisms, gather_signals
 from unbraid.training import kernels
 from unbraid.training.adam import gradient_lengths
-from unbraid.training.costs import Costs, find_costs, shared_by
+from unbraid.training.costs import find_costs, shared_by
+from unbraid.training.encoding import Encoded
 from unbraid.training.in_place import grown_older, weights_and_moments
 from unbraid.training.schedule import Training
 from unbraid.training.step import Outcome, State, apply_gradients, conclude, rates, refuse_infinite
@@ -27,14 +29,25 @@ def dense_step(state: State, inputs: Inputs, training: Training, mechanisms: Mec
     """Advance `state`, whose activation is relu, by one batch, in place."""
     stack, x = state.stack, inputs.x
     signals = gather_signals(mechanisms, state.memories, stack)
-    codes = Codes.dense(_codes(stack, inputs))
-    forward = Forward(x, codes, stack.decode(codes))
+    would_fire = Codes.dense(_codes(stack, inputs))
+    encoded = Encoded.of(would_fire, stack, mechanisms, signals)
+    forward = Forward(x, encoded.codes, stack.decode(encoded.codes), would_fire=would_fire)
     error = forward.reconstruction - x
     shared = shared_by(training, *x.shape)
     with torch.enable_grad():
         costs = find_costs(stack, forward, error.square().sum((1, 2)) / shared, mechanisms, signals)
     refuse_infinite({f"loss term '{name}'": cost for name, cost in costs.terms.items()}, state.step)
-    gradients = _gradients(stack, inputs, forward, error, 2 / shared, costs)
+    error *= 2 / shared
+    in_codes = costs.add_to(error @ stack.decoder.mT, encoded.codes)
+    in_values, in_weights = encoded.back(in_codes, costs.in_weights)
+    bias = torch.empty_like(stack.encoder_bias)
+    kernels.through_relu(would_fire.values.numpy(), in_values.numpy(), bias.numpy())
+    gradients = {
+        "encoder": _encoder_gradient(inputs, in_values),
+        "encoder_bias": bias,
+        "decoder": encoded.codes.values.mT @ error,
+    }
+    _pass_on(gradients, stack, error, in_weights)
     lengths = gradient_lengths(gradients)
     refuse_infinite({"gradient": lengths}, state.step)
     rate = rates(state, training)
@@ -72,23 +85,11 @@ def _encoder_gradient(inputs: Inputs, in_values: Float[Tensor, "m b f"]) -> Floa
     return gradient
 
 
-def _gradients(
-    stack: Stack, inputs: Inputs, forward: Forward, error: Float[Tensor, "m b d"], scale: float, costs: Costs
-) -> dict[str, Tensor]:
-    values = forward.codes.values
-    in_values, bias = error.mul(scale) @ stack.decoder.mT, torch.empty_like(stack.encoder_bias)
-    if costs.in_values is not None:
-        in_values.add_(costs.in_values)
-    kernels.through_relu(values.numpy(), costs.in_counted.numpy(), in_values.numpy(), bias.numpy())
-    gradients = {
-        "encoder": _encoder_gradient(inputs, in_values),
-        "encoder_bias": bias,
-        "decoder": (values.mT @ error).mul_(scale),
-    }
+def _pass_on(gradients: Named, stack: Stack, in_error: Float[Tensor, "m b d"], in_weights: Named) -> None:
+    """What reaches the pre-bias, and what penalties say of weights themselves; in place."""
     if stack.pre_bias is not None:
         through_encoder = (gradients["encoder_bias"][:, None] @ stack.encoder)[:, 0]
-        gradients["pre_bias"] = error.sum(1).mul_(scale) - through_encoder
+        gradients["pre_bias"] = in_error.sum(1) - through_encoder
         gradients["encoder"] -= gradients["encoder_bias"][..., None] * stack.pre_bias[:, None]
-    for name, gradient in costs.in_weights.items():
+    for name, gradient in in_weights.items():
         gradients[name] += gradient
-    return gradients

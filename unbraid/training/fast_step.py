@@ -6,21 +6,15 @@ batch and the weights, so a run that resumes chooses alike.
 
 import torch
 
-from unbraid.dictionaries.lists import Inputs, serve, too_dense
-from unbraid.dictionaries.stack import Stack
+from unbraid.dictionaries.lists import Inputs, too_dense
 from unbraid.errors import NotFinite
-from unbraid.mechanisms.mechanism import Mechanism, Mechanisms
+from unbraid.mechanisms.mechanism import Mechanisms
 from unbraid.members import one_of
 from unbraid.training.adam import Adam
 from unbraid.training.dense_step import dense_step
 from unbraid.training.schedule import Training
 from unbraid.training.sparse_step import sparse_step
 from unbraid.training.step import Outcome, State
-
-
-def applies(stack: Stack, mechanisms: Mechanisms) -> bool:
-    """Where lists serve and no mechanism reaches into the pre-activations."""
-    return serve(stack) and all(type(mechanism).encode is Mechanism.encode for mechanism in mechanisms.values())
 
 
 def fast_step(state: State, inputs: Inputs, training: Training, mechanisms: Mechanisms) -> Outcome:

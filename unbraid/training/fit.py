@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from unbraid.dictionaries.lists import Inputs
+from unbraid.dictionaries.lists import Inputs, serve
 from unbraid.dictionaries.stack import Dictionary, Stack
 from unbraid.errors import Refusal
 from unbraid.mechanisms import MECHANISMS
 from unbraid.mechanisms.mechanism import Mechanism, Mechanisms
 from unbraid.members import across
-from unbraid.training.fast_step import applies, fast_step
+from unbraid.training.fast_step import fast_step
 from unbraid.training.schedule import Training
 from unbraid.training.step import Outcome, State, step
 from unbraid.worlds import World
@@ -33,7 +33,7 @@ def train(state: State, source: Source, training: Training, mechanisms: Mechanis
 
 def advance(state: State, inputs: Inputs, training: Training, mechanisms: Mechanisms) -> Outcome:
     """One step: the fast one where it applies, else the readable one."""
-    if applies(state.stack, mechanisms):
+    if serve(state.stack):
         return fast_step(state, inputs, training, mechanisms)
     return step(state, inputs.x, training, mechanisms)
 

@@ -38,8 +38,19 @@ def _sum_events(start, stop, samples, values, gradients, x, error, scale, encode
 
 
 @compiled(parallel=True)
-def through_relu(codes, sample_gradients, gradients, bias_gradients):
-    """Add each sample's own gradient, keep what belongs to codes that fired, and sum that for every bias."""
+def add_where_fired(codes, sample_gradients, gradients):
+    """Add each sample's own gradient to those of the codes that fired in it."""
+    members, samples, slots = codes.shape
+    for i in prange(members * samples):
+        m, b = i // samples, i % samples
+        own, fired, row = sample_gradients[m, b], codes[m, b], gradients[m, b]
+        for k in range(slots):
+            row[k] += own if fired[k] > 0 else np.float32(0.0)
+
+
+@compiled(parallel=True)
+def through_relu(codes, gradients, bias_gradients):
+    """Keep what belongs to codes that fired, and sum that for every bias."""
     members, samples, width = codes.shape
     blocks = (width + COLUMNS - 1) // COLUMNS
     for i in prange(members * blocks):
@@ -47,9 +58,9 @@ def through_relu(codes, sample_gradients, gradients, bias_gradients):
         stop = min(start + COLUMNS, width)
         totals = np.zeros(stop - start, np.float32)
         for b in range(samples):
-            own, fired, row = sample_gradients[m, b], codes[m, b, start:stop], gradients[m, b, start:stop]
+            fired, row = codes[m, b, start:stop], gradients[m, b, start:stop]
             for j in range(stop - start):
-                gradient = row[j] + own if fired[j] > 0 else np.float32(0.0)
+                gradient = row[j] if fired[j] > 0 else np.float32(0.0)
                 row[j] = gradient
                 totals[j] += gradient
         bias_gradients[m, start:stop] = totals

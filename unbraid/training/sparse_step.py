@@ -3,8 +3,9 @@
     error = x̂ - x        ∂/∂value = scale · error·direction + ∂penalties        scale = 2/b, or 2/(b·d)
     ∂/∂direction = scale · Σ value · error        ∂/∂encoder row = Σ ∂value · x        ∂/∂bias = Σ ∂value
 
-Penalties are differentiated by autograd, but only with respect to the few values that fired (and to weights, where
-a mechanism looks at those). It declines, before anything has changed, where codes are too dense for lists.
+Where a mechanism acts at `encode`, ∂value goes back through that before it reaches the encoder. Penalties and `encode`
+are differentiated by autograd, but only with respect to the few values that fired (and to weights, where a mechanism
+looks at those). It declines, before anything has changed, where codes are too dense for lists.
 """
 
 from collections.abc import Mapping
@@ -18,10 +19,11 @@ from unbraid.codes import Codes
 from unbraid.dictionaries import kernels as lists_kernels
 from unbraid.dictionaries.lists import Inputs, Lists, encode_lists
 from unbraid.dictionaries.stack import Stack
-from unbraid.mechanisms.mechanism import Forward, Mechanisms, gather_signals
+from unbraid.mechanisms.mechanism import Forward, Mechanisms, Signals, gather_signals
 from unbraid.training import kernels
 from unbraid.training.adam import gradient_lengths
 from unbraid.training.costs import find_costs, shared_by
+from unbraid.training.encoding import Encoded
 from unbraid.training.in_place import grown_older, weights_and_moments
 from unbraid.training.schedule import Training
 from unbraid.training.step import Outcome, State, apply_gradients, conclude, rates, refuse_infinite
@@ -34,22 +36,30 @@ def sparse_step(state: State, inputs: Inputs, training: Training, mechanisms: Me
     if lists is None:
         return None
     x = inputs.x
+    encoded = _encode_in_place(lists, state.stack, mechanisms, signals)
     decoded = _Decoded.of(state.stack, lists, x, training)
-    forward = Forward(x, decoded.codes, decoded.reconstruction)
+    forward = Forward(x, decoded.codes, decoded.reconstruction, would_fire=encoded.would_fire)
     costs = find_costs(state.stack, forward, decoded.fidelity, mechanisms, signals)
     refuse_infinite({f"loss term '{name}'": cost for name, cost in costs.terms.items()}, state.step)
-    in_values = decoded.gradients.add_(costs.in_counted[..., None])
-    if costs.in_values is not None:
-        in_values.add_(costs.in_values)
+    in_codes = costs.add_to(decoded.gradients, encoded.codes)
+    in_values, in_weights = encoded.back(in_codes, costs.in_weights)
     refuse_infinite({"gradient": in_values.flatten(1).abs().amax(1)}, state.step)
     events = _Events.of(lists, in_values)
     rate = rates(state, training)
-    if training.clip is None and not costs.in_weights and state.stack.pre_bias is None:
+    if training.clip is None and not in_weights and state.stack.pre_bias is None:
         _update_at_once(state, events, decoded, rate)
     else:
-        gradients = _all_gradients(state.stack, events, decoded, costs.in_weights)
+        gradients = _all_gradients(state.stack, events, decoded, in_weights)
         apply_gradients(state, gradients, gradient_lengths(gradients), rate, training)
     return conclude(state, forward, costs.terms, mechanisms, signals)
+
+
+def _encode_in_place(lists: Lists, stack: Stack, mechanisms: Mechanisms, signals: Signals) -> Encoded:
+    """Let mechanisms lower and silence what would fire; the lists then hold what fires, in the same slots."""
+    encoded = Encoded.of(lists.codes(), stack, mechanisms, signals)
+    values = encoded.codes.values.numpy()
+    lists.values[..., : values.shape[-1]] = values
+    return encoded
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,16 @@
 """One training step, on one page: everything that happens to a stack between two batches.
 
-signals → encode → decode → costs → gradients → clip → Adam → unit rows → observe → edit
+signals → fire → encode → decode → costs → gradients → clip → Adam → unit rows → observe → edit
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch.nn.functional import normalize
 
 from unbraid.axes import Float, Tensor
+from unbraid.codes import Codes
 from unbraid.dictionaries.stack import Dictionary, Stack
 from unbraid.errors import NotFinite
 from unbraid.mechanisms.mechanism import Forward, Mechanisms, Memory, Reset, Signals, gather_signals, refuse_loose_ends
@@ -94,8 +95,8 @@ def apply_gradients(
 def conclude(state: State, forward: Forward, terms: Terms, mechanisms: Mechanisms, signals: Signals) -> Outcome:
     """Let mechanisms observe and edit, and count the step."""
     for name, mechanism in mechanisms.items():
-        state.memories[name] = mechanism.observe(forward, state.memories[name], signals)
-    resets = [m.edit(forward, state.memories[name], signals) for name, m in mechanisms.items()]
+        state.memories[name] = mechanism.observe(forward, state.memories[name], state.stack, signals)
+    resets = [m.edit(forward, state.memories[name], state.stack, signals) for name, m in mechanisms.items()]
     for reset in resets:
         if reset is not None:
             apply_reset(state, reset, mechanisms)
@@ -104,11 +105,18 @@ def conclude(state: State, forward: Forward, terms: Terms, mechanisms: Mechanism
 
 
 def run_forward(stack: Stack, x: Float[Tensor, "b d"], mechanisms: Mechanisms, signals: Signals) -> Forward:
-    pre = stack.pre_activations(x)
+    fired = stack.activation.fire(stack.pre_activations(x), stack.tensors())
+    codes = encode(fired.codes, stack, mechanisms, signals)
+    seen = fired.seen and encode(fired.seen, stack, mechanisms, signals)
+    after = replace(fired, codes=codes, seen=seen)
+    return Forward(x, codes, stack.decode(codes), after, would_fire=fired.seen or fired.codes)
+
+
+def encode(codes: Codes, stack: Stack, mechanisms: Mechanisms, signals: Signals) -> Codes:
+    """What fires, of what would fire, after every mechanism that lowers or silences."""
     for mechanism in mechanisms.values():
-        pre = mechanism.encode(pre, signals)
-    fired = stack.activation.fire(pre, stack.tensors())
-    return Forward(x, fired.codes, stack.decode(fired.codes), fired)
+        codes = mechanism.encode(codes, stack, signals)
+    return codes
 
 
 def own_costs(forward: Forward, stack: Stack, training: Training) -> Terms:

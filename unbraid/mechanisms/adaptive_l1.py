@@ -1,0 +1,48 @@
+"""Steer the sparsity weight so that a wanted share of the features fires (seed 003, run 6).
+
+corrected    l1 ← clip(l1 · (1 + rate · clip(active / target - 1, -1, 1)), lowest, highest)
+             active: the share of features that fire in a sample, a mean with momentum, corrected for its age
+published    l1 ← clip(l1 · (1 + rate · (zeros - target)), lowest, highest)
+             zeros: the share that does not, so the sparser the codes the higher the weight; not corrected for age
+
+`l1` is a factor on the weight of `sparsity`. The seed held the weight, .04 at first, within
+[.01, .2]: a factor in [¼, 5].
+"""
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from unbraid.axes import Tensor
+from unbraid.config import Knob
+from unbraid.dictionaries.stack import Stack
+from unbraid.mechanisms.mechanism import Forward, Mechanism, Memory, Signals
+
+
+class AdaptiveL1(Mechanism):
+    target: Knob = Field(default=0.1, gt=0, lt=1)
+    rate: Knob = Field(default=0.1, ge=0, lt=1)
+    momentum: float = Field(default=0.99, ge=0, lt=1)
+    lowest: float = Field(default=0.25, gt=0)
+    highest: float = Field(default=5.0, gt=0)
+    form: Literal["corrected", "published"] = "corrected"
+    writes: ClassVar[frozenset[str]] = frozenset({"l1"})
+
+    def start(self, stack: Stack) -> Memory:
+        zero = stack.encoder.new_zeros(stack.members)
+        return {"factor": zero + 1, "active": zero, "steps": zero.clone()}
+
+    def signal(self, memory: Memory, stack: Stack) -> dict[str, Tensor]:
+        return {"l1": memory["factor"]}
+
+    def observe(self, forward: Forward, memory: Memory, stack: Stack, signals: Signals) -> Memory:
+        now = forward.codes.l0().to(memory["active"].dtype).mean(-1) / stack.features
+        if self.form == "published":
+            now = 1 - now
+        steps, active = memory["steps"] + 1, memory["active"].lerp(now, 1 - self.momentum)
+        if self.form == "published":
+            error = active - self.target
+        else:
+            error = (active / (1 - self.momentum**steps) / self.target - 1).clamp(-1, 1)
+        factor = (memory["factor"] * (1 + self.rate * error)).clamp(self.lowest, self.highest)
+        return {"factor": factor, "active": active, "steps": steps}
