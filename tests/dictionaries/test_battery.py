@@ -213,7 +213,7 @@ def test_company_does_not_matter(dictionary):
 class Renew(Mechanism):
     """Starts feature 3 of member 1 anew after every step."""
 
-    def edit(self, forward, memory, signals):
+    def edit(self, forward, memory, stack, signals):
         features = torch.zeros(forward.codes.values.shape[0], FEATURES, dtype=torch.bool)
         features[1, 3] = True
         rows = torch.ones(*features.shape, DIMENSIONS)

@@ -76,7 +76,7 @@ class Count(Mechanism):
     def start(self, stack):
         return {"steps": torch.zeros(stack.members), "fired": torch.zeros(stack.members, stack.features)}
 
-    def observe(self, forward, memory, signals):
+    def observe(self, forward, memory, stack, signals):
         assert not torch.is_grad_enabled()
         return {"steps": memory["steps"] + 1, "fired": memory["fired"] + forward.codes.counts()}
 
@@ -92,7 +92,7 @@ class Louder(Mechanism):
     def signal(self, memory, stack):
         return {"l1": 1 + memory["seen"]}
 
-    def observe(self, forward, memory, signals):
+    def observe(self, forward, memory, stack, signals):
         return {"seen": memory["seen"] + 1}
 
 
@@ -106,10 +106,10 @@ class Renew(Mechanism):
     def start(self, stack):
         return {"steps": torch.zeros(stack.members)}
 
-    def observe(self, forward, memory, signals):
+    def observe(self, forward, memory, stack, signals):
         return {"steps": memory["steps"] + 1}
 
-    def edit(self, forward, memory, signals):
+    def edit(self, forward, memory, stack, signals):
         if memory["steps"][0] != self.after:
             return None
         features = torch.zeros(MEMBERS, FEATURES, dtype=torch.bool)

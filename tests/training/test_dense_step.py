@@ -27,7 +27,7 @@ class Lean(Mechanism):
     def penalty(self, forward, stack, signals):
         return 0.01 * (stack.encoder * stack.decoder).sum((1, 2))
 
-    def observe(self, forward, memory, signals):
+    def observe(self, forward, memory, stack, signals):
         return {"steps": memory["steps"] + forward.codes.l0().float().mean(-1)}
 
 

@@ -5,13 +5,23 @@ from typing import TYPE_CHECKING, Any
 from pydantic import create_model
 
 from unbraid.config import Record
+from unbraid.mechanisms.adaptive_tau import AdaptiveTau
+from unbraid.mechanisms.correlation_pruning import CorrelationPruning
+from unbraid.mechanisms.dynamic_pairs import DynamicPairs
 from unbraid.mechanisms.matryoshka import Matryoshka
 from unbraid.mechanisms.mechanism import Forward, Mechanism, Memory, Reset, Signals
+from unbraid.mechanisms.momentum_importance import MomentumImportance
+from unbraid.mechanisms.pair_orthogonality import PairOrthogonality
 from unbraid.mechanisms.sparsity import Sparsity
 
 MECHANISMS: dict[str, type[Mechanism]] = {
     "sparsity": Sparsity,
     "matryoshka": Matryoshka,
+    "pair_orthogonality": PairOrthogonality,
+    "adaptive_tau": AdaptiveTau,
+    "dynamic_pairs": DynamicPairs,
+    "correlation_pruning": CorrelationPruning,
+    "momentum_importance": MomentumImportance,
 }
 
 if TYPE_CHECKING:
@@ -29,11 +39,16 @@ def enabled(record: Enabled) -> dict[str, Mechanism]:
 
 __all__ = [
     "MECHANISMS",
+    "AdaptiveTau",
+    "CorrelationPruning",
+    "DynamicPairs",
     "Enabled",
     "Forward",
     "Matryoshka",
     "Mechanism",
     "Memory",
+    "MomentumImportance",
+    "PairOrthogonality",
     "Reset",
     "Signals",
     "Sparsity",

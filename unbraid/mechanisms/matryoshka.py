@@ -7,7 +7,7 @@ A prefix is the first share of the features, rounded up. Features are then no lo
 
 from dataclasses import replace
 from math import ceil
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from pydantic import Field
@@ -24,7 +24,10 @@ Share = Annotated[float, Field(gt=0, lt=1)]
 class Matryoshka(Mechanism):
     weight: Knob = Field(default=1.0, ge=0)
     prefixes: list[Share] = Field(default=[0.0625, 0.125, 0.25, 0.5], min_length=1)
-    ordered: ClassVar[bool] = True
+
+    @property
+    def ordered(self) -> bool:
+        return True
 
     def penalty(self, forward: Forward, stack: Stack, signals: Signals) -> Float[Tensor, "m"]:
         widths = [ceil(share * stack.features) for share in self.prefixes]

@@ -5,8 +5,8 @@
 | `signal`  | own memory, stack              | named values for others                  | no       |
 | `encode`  | pre-activations, signals       | pre-activations                          | yes      |
 | `penalty` | forward, stack, signals        | a cost per member                        | yes      |
-| `observe` | forward, own memory, signals   | own new memory                           | no       |
-| `edit`    | forward, own memory, signals   | which features to start anew, and where  | no       |
+| `observe` | forward, own memory, stack, signals | own new memory                      | no       |
+| `edit`    | forward, own memory, stack, signals | which features to start anew, and where | no   |
 
 A mechanism never sees the optimiser, the trainer, the log or another mechanism. Signals come from memory as it was when
 the step began, so writers and readers have no order.
@@ -14,10 +14,11 @@ the step began, so writers and readers have no order.
 
 from abc import ABC
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar
 
 from unbraid.axes import Bool, Float, Tensor
+from unbraid.coactivation import Pairs, find_pairs
 from unbraid.codes import Codes
 from unbraid.config import Record, nearest
 from unbraid.dictionaries.activation import Fired
@@ -34,6 +35,12 @@ class Signals:
 
     l1: Tensor | float = 1.0
     """A factor on the sparsity weight, per member."""
+    tau: Tensor | None = None
+    """The τ of pair_orthogonality, per member; None: its own."""
+    pairs: Tensor | None = None
+    """How many pairs to select, per member; None, or 0 for a member: the reader's own share."""
+    importance: Tensor | None = None
+    """How useful each feature has been, `m f`; None: all alike."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,14 @@ class Forward:
     codes: Codes
     reconstruction: Float[Tensor, "m b d"]
     fired: Fired | None = None
+    found: dict[str, Pairs] = field(default_factory=dict, repr=False, compare=False)
+    """What was worked out about this pass; mechanisms that ask the same share it."""
+
+    def together(self) -> Pairs:
+        """Which features fire together; worked out once a pass."""
+        if "together" not in self.found:
+            self.found["together"] = find_pairs(self.codes)
+        return self.found["together"]
 
     def counted(self) -> Float[Tensor, "m b"]:
         """What a sparsity cost counts in each sample: what the activation says, Σ|code| unless it says otherwise."""
@@ -53,7 +68,8 @@ class Forward:
         """The values, without their history; and where the activation relaxes codes to train, what really fired."""
         seen = self.fired.seen if self.fired and self.fired.seen else self.codes
         codes = replace(seen, values=seen.values.detach())
-        return Forward(self.x, codes, self.reconstruction.detach())
+        found = self.found if seen is self.codes else {}
+        return Forward(self.x, codes, self.reconstruction.detach(), found=found)
 
 
 @dataclass(frozen=True)
@@ -70,8 +86,11 @@ class Mechanism(Record, ABC):
 
     reads: ClassVar[frozenset[str]] = frozenset()
     writes: ClassVar[frozenset[str]] = frozenset()
-    ordered: ClassVar[bool] = False
-    """Whether the order of features means something to it; if not, relabelling them commutes with training."""
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the order of features means something to it; if not, relabelling them commutes with training."""
+        return False
 
     def start(self, stack: Stack) -> Memory:
         """The memory before the first step; a feature that starts anew gets its part of this back."""
@@ -86,10 +105,10 @@ class Mechanism(Record, ABC):
     def penalty(self, forward: Forward, stack: Stack, signals: Signals) -> Float[Tensor, "m"] | None:
         return None
 
-    def observe(self, forward: Forward, memory: Memory, signals: Signals) -> Memory:
+    def observe(self, forward: Forward, memory: Memory, stack: Stack, signals: Signals) -> Memory:
         return memory
 
-    def edit(self, forward: Forward, memory: Memory, signals: Signals) -> Reset | None:
+    def edit(self, forward: Forward, memory: Memory, stack: Stack, signals: Signals) -> Reset | None:
         return None
 
 
@@ -98,7 +117,7 @@ Mechanisms = Mapping[str, Mechanism]
 
 def refuse_loose_ends(mechanisms: Mechanisms) -> None:
     """Every signal is known, has at most one writer, and somebody reads it."""
-    known = [field.name for field in fields(Signals)]
+    known = [signal.name for signal in fields(Signals)]
     read = {signal for mechanism in mechanisms.values() for signal in mechanism.reads}
     writers: dict[str, str] = {}
     for name, mechanism in mechanisms.items():

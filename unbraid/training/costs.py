@@ -29,7 +29,8 @@ def find_costs(
 ) -> Costs:
     terms, leaves = {"fidelity": fidelity}, stack.leaves()
     values = forward.codes.values.detach().requires_grad_()
-    seen = Forward(forward.x, Codes(forward.codes.features, values, stack.features), forward.reconstruction)
+    codes = Codes(forward.codes.features, values, stack.features)
+    seen = Forward(forward.x, codes, forward.reconstruction, found=forward.found)
     for name, mechanism in mechanisms.items():
         cost = mechanism.penalty(seen, leaves, signals)
         if cost is not None:

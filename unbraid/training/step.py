@@ -94,8 +94,8 @@ def apply_gradients(
 def conclude(state: State, forward: Forward, terms: Terms, mechanisms: Mechanisms, signals: Signals) -> Outcome:
     """Let mechanisms observe and edit, and count the step."""
     for name, mechanism in mechanisms.items():
-        state.memories[name] = mechanism.observe(forward, state.memories[name], signals)
-    resets = [m.edit(forward, state.memories[name], signals) for name, m in mechanisms.items()]
+        state.memories[name] = mechanism.observe(forward, state.memories[name], state.stack, signals)
+    resets = [m.edit(forward, state.memories[name], state.stack, signals) for name, m in mechanisms.items()]
     for reset in resets:
         if reset is not None:
             apply_reset(state, reset, mechanisms)

@@ -1,0 +1,46 @@
+"""Directions for features that start anew: what the dictionary cannot say yet, and no survivor says.
+
+They are the errors x - x̂ of the worst samples, each made orthogonal to the survivors and to those before it. Once there
+are as many as dimensions nothing is orthogonal to all of them: then to the d/4 that are most related to it.
+"""
+
+import torch
+from torch.nn.functional import normalize
+
+from unbraid.axes import Float, Tensor
+
+
+def toward_errors(count: int, errors: Float[Tensor, "b d"], survivors: Float[Tensor, "s d"]) -> Float[Tensor, "n d"]:
+    """So many unit rows, the worst error's first; with more rows than samples, errors come again."""
+    worst = errors.square().sum(-1).argsort(descending=True, stable=True)
+    wanted, known, few = errors[worst[torch.arange(count) % len(errors)]], survivors, max(1, errors.shape[1] // 4)
+    while len(wanted):
+        room = errors.shape[1] - len(known)
+        at_once = min(few, room) if room > 0 else few
+        some, wanted = wanted[:at_once], wanted[at_once:]
+        new = _apart(_without_span(known, some)) if room > 0 else _without_related(known, _apart(some), few)
+        known = torch.cat([known, new])
+    return known[len(survivors) :]
+
+
+def _without_span(known: Float[Tensor, "s d"], rows: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+    basis = torch.linalg.qr(known.T).Q
+    return _what_is_left(rows, rows - rows @ basis @ basis.T)
+
+
+def _without_related(known: Float[Tensor, "s d"], rows: Float[Tensor, "n d"], few: int) -> Float[Tensor, "n d"]:
+    closest = (rows @ known.T).abs().topk(few).indices
+    basis = torch.linalg.qr(known[closest].mT).Q
+    return _what_is_left(rows, rows - (basis @ (basis.mT @ rows[..., None]))[..., 0])
+
+
+def _what_is_left(rows: Float[Tensor, "n d"], left: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+    """Of length one; a row of which almost nothing is left stays as it was."""
+    enough = left.norm(dim=-1, keepdim=True) > 1e-3 * rows.norm(dim=-1, keepdim=True)
+    return normalize(torch.where(enough, left, rows), dim=-1)
+
+
+def _apart(rows: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+    """The same rows, each without what the ones before it say, and of length one."""
+    basis, triangle = torch.linalg.qr(rows.T)
+    return (basis * torch.where(triangle.diagonal() < 0, -1, 1)).T
