@@ -69,9 +69,9 @@ EXAMPLES = {
     "momentum_importance": [
         Example({}, off={"momentum": 1.0}, beside={"correlation_pruning": {"threshold": 0.2, "every": 5}}),
         Example(
-            {"form": "published", "every": 5},
+            {"form": "published", "every": 3},
             off={"momentum": 1.0, "form": "published"},
-            beside={"correlation_pruning": {"threshold": 0.45, "every": 5, "form": "published"}},
+            beside={"correlation_pruning": {"threshold": 0.5, "every": 3, "form": "published"}},
         ),
     ],
 }

@@ -50,7 +50,9 @@ class CorrelationPruning(Mechanism):
         activity = together.sizes()
         importance = torch.ones_like(activity) if signals.importance is None else signals.importance
         bars, rank = self._bars(threshold[:, None], importance), ranks(importance, activity)
-        anew = both(pairs, bars) if self.form == "published" else lesser(pairs, bars, rank)
+        anew = (
+            both(pairs, bars) if self.form == "published" else fewest(lesser(pairs, bars, rank), rank, len(forward.x))
+        )
         return self._reset(anew, forward, memory, stack, rank) if anew.any() else None
 
     def _bars(self, threshold: Float[Tensor, "m 1"], importance: Float[Tensor, "m f"]) -> Float[Tensor, "m f"]:
@@ -116,3 +118,9 @@ def lesser(pairs: Chosen, bars: Float[Tensor, "m f"], rank: Int[Tensor, "m f"]) 
         left = ~(gone[strong] | gone[weak])
         strong, weak = strong[left], weak[left]
     return gone.view(bars.shape)
+
+
+def fewest(gone: Bool[Tensor, "m f"], rank: Int[Tensor, "m f"], most: int) -> Bool[Tensor, "m f"]:
+    """Of those that go, at most so many, the least important: each needs a sample of its own to go to."""
+    last = torch.where(gone, rank, -1).topk(min(most, gone.shape[1])).indices
+    return gone & torch.zeros_like(gone).scatter(-1, last, True)

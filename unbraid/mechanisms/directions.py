@@ -11,14 +11,13 @@ from unbraid.axes import Float, Tensor
 
 
 def toward_errors(count: int, errors: Float[Tensor, "b d"], survivors: Float[Tensor, "s d"]) -> Float[Tensor, "n d"]:
-    """So many unit rows, the worst error's first; with more rows than samples, errors come again."""
+    """So many unit rows, no more than there are errors; the worst error's first."""
     worst = errors.square().sum(-1).argsort(descending=True, stable=True)
-    wanted, known, few = errors[worst[torch.arange(count) % len(errors)]], survivors, max(1, errors.shape[1] // 4)
+    wanted, known, dimensions = errors[worst[:count]], survivors, errors.shape[1]
     while len(wanted):
-        room = errors.shape[1] - len(known)
-        at_once = min(few, room) if room > 0 else few
-        some, wanted = wanted[:at_once], wanted[at_once:]
-        new = _apart(_without_span(known, some)) if room > 0 else _without_related(known, _apart(some), few)
+        room = dimensions - len(known)
+        some, wanted = wanted.tensor_split([room if room > 0 else dimensions])
+        new = _apart(_without_span(known, some)) if room > 0 else _without_related(known, _apart(some))
         known = torch.cat([known, new])
     return known[len(survivors) :]
 
@@ -28,15 +27,15 @@ def _without_span(known: Float[Tensor, "s d"], rows: Float[Tensor, "n d"]) -> Fl
     return _what_is_left(rows, rows - rows @ basis @ basis.T)
 
 
-def _without_related(known: Float[Tensor, "s d"], rows: Float[Tensor, "n d"], few: int) -> Float[Tensor, "n d"]:
-    closest = (rows @ known.T).abs().topk(few).indices
+def _without_related(known: Float[Tensor, "s d"], rows: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+    closest = (rows @ known.T).abs().topk(max(1, rows.shape[1] // 4)).indices
     basis = torch.linalg.qr(known[closest].mT).Q
     return _what_is_left(rows, rows - (basis @ (basis.mT @ rows[..., None]))[..., 0])
 
 
 def _what_is_left(rows: Float[Tensor, "n d"], left: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
     """Of length one; a row of which almost nothing is left stays as it was."""
-    enough = left.norm(dim=-1, keepdim=True) > 1e-3 * rows.norm(dim=-1, keepdim=True)
+    enough = left.norm(dim=-1, keepdim=True) > 1e-6 * rows.norm(dim=-1, keepdim=True)
     return normalize(torch.where(enough, left, rows), dim=-1)
 
 
