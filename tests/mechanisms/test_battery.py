@@ -9,11 +9,13 @@ import pytest
 import torch
 
 from unbraid.config import check, knobs, to_toml
-from unbraid.dictionaries import BatchTopK, Dictionary, TopK
+from unbraid.dictionaries import BatchTopK, Dictionary, Relu, TopK
+from unbraid.dictionaries.lists import Inputs
 from unbraid.mechanisms import MECHANISMS, Enabled, Mechanism, Signals, enabled
 from unbraid.mechanisms.mechanism import gather_signals
 from unbraid.members import across
 from unbraid.training.adam import Adam
+from unbraid.training.fit import advance
 from unbraid.training.schedule import Training
 from unbraid.training.step import State, run_forward, step
 from unbraid.worlds import Superposition
@@ -223,7 +225,23 @@ def test_gradients_of_its_penalty_are_those_of_finite_differences(name, example,
         return mechanisms[name].penalty(run_forward(stack, x, mechanisms, signals), stack, signals)
 
     leaves = [p.requires_grad_() for p in parameters.values()]
-    assert torch.autograd.gradcheck(cost, leaves)
+    assert torch.autograd.gradcheck(cost, leaves, fast_mode=True)
+
+
+@pytest.mark.parametrize("activation", [Relu(), TopK(k=4)], ids=str)
+@over_examples
+def test_the_fast_step_is_the_readable_one(name, example, activation):
+    """In float32 on sparse codes, and wide enough that pairs go by lists."""
+    mechanisms, ends = stacked([records(name, example, example.settings)] * 2), []
+    world, training = Superposition(dimensions=24, features=48, active=2.0), Training(batch=96, learning_rate=1e-4)
+    for take in (advance, lambda state, inputs, *settings: step(state, inputs.x, *settings)):
+        state = State.start(Dictionary(features=64, activation=activation), 24, mechanisms, [0, 1])
+        state.stack.encoder_bias.fill_(-0.2)
+        costs = [take(state, Inputs(world.batch(i, 96).x), training, mechanisms).terms for i in range(6)]
+        ends.append(
+            {**state.tensors(), **{f"{i}.{key}": cost for i, terms in enumerate(costs) for key, cost in terms.items()}}
+        )
+    assert_same(ends[0], ends[1], tolerance=1e-4)
 
 
 @over_examples

@@ -50,9 +50,8 @@ class CorrelationPruning(Mechanism):
         activity = together.sizes()
         importance = torch.ones_like(activity) if signals.importance is None else signals.importance
         bars, rank = self._bars(threshold[:, None], importance), ranks(importance, activity)
-        anew = (
-            both(pairs, bars) if self.form == "published" else fewest(lesser(pairs, bars, rank), rank, len(forward.x))
-        )
+        lost = both(pairs, bars) if self.form == "published" else lesser(pairs, bars, rank)
+        anew = lost if self.form == "published" else fewest(lost, rank, len(forward.x))
         return self._reset(anew, forward, memory, stack, rank) if anew.any() else None
 
     def _bars(self, threshold: Float[Tensor, "m 1"], importance: Float[Tensor, "m f"]) -> Float[Tensor, "m f"]:
