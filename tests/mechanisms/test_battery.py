@@ -65,11 +65,11 @@ EXAMPLES = {
         ),
     ],
     "correlation_pruning": [
-        Example({"threshold": 0.3, "every": 5}, off={"threshold": 1.0, "every": 5}),
+        Example({"threshold": 0.3, "every": 5, "least": 2}, off={"threshold": 1.0, "every": 5, "least": 2}),
         Example({"threshold": 0.3, "every": 5, "form": "published"}, off={"threshold": 1.0, "form": "published"}),
     ],
     "momentum_importance": [
-        Example({}, off={"momentum": 1.0}, beside={"correlation_pruning": {"threshold": 0.2, "every": 5}}),
+        Example({}, off={"momentum": 1.0}, beside={"correlation_pruning": {"threshold": 0.2, "every": 5, "least": 2}}),
         Example(
             {"form": "published", "every": 3},
             off={"momentum": 1.0, "form": "published"},

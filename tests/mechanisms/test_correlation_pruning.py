@@ -89,6 +89,15 @@ def test_as_published_the_bar_of_most_features_is_out_of_reach():
     )
 
 
+def test_features_that_hardly_fired_are_not_judged_but_as_published():
+    rare = np.zeros((200, 2))
+    rare[7] = 1, 2
+    codes = np.hstack([ALONE, rare])
+    assert gone(CorrelationPruning(every=1), codes) == []
+    assert gone(CorrelationPruning(every=1, least=1), codes) == [3]
+    assert gone(CorrelationPruning(every=1, form="published"), codes) == [3, 4]
+
+
 def test_a_feature_that_always_fires_alike_correlates_with_nothing():
     codes = np.hstack([ALONE, np.ones((200, 2))])
     assert gone(CorrelationPruning(every=1), codes) == []

@@ -1,8 +1,9 @@
 """Every so many steps, start features anew that say what another says already: |Pearson| of a pair above a bar.
 
 corrected  bar = threshold + (1-threshold) · percentile of importance, never above 1; of a pair the less important goes
-           (among equals, the less active), unless what it repeats has gone itself; to where inputs are
-           reconstructed worst, made orthogonal to the survivors
+           (among equals, the less active), unless what it repeats has gone itself, or it fired in fewer than
+           `least` samples, where a correlation says nothing: of two that fired once, together, it is 1; it goes to
+           where inputs are reconstructed worst, made orthogonal to the survivors
 published  bar = threshold · (1 + percentile), above 1 and out of reach for all but the least important quarter;
            both of a pair go, to random directions
 
@@ -27,6 +28,7 @@ from unbraid.randomness import seed_of, stream
 class CorrelationPruning(Mechanism):
     threshold: Knob = Field(default=0.8, gt=0, le=1)
     every: int = Field(default=100, ge=1)
+    least: int = Field(default=10, ge=1)
     form: Literal["corrected", "published"] = "corrected"
     reads: ClassVar[frozenset[str]] = frozenset({"importance"})
 
@@ -50,8 +52,11 @@ class CorrelationPruning(Mechanism):
         activity = together.sizes()
         importance = torch.ones_like(activity) if signals.importance is None else signals.importance
         bars, rank = self._bars(threshold[:, None], importance), ranks(importance, activity)
-        lost = both(pairs, bars) if self.form == "published" else lesser(pairs, bars, rank)
-        anew = lost if self.form == "published" else fewest(lost, rank, len(forward.x))
+        if self.form == "published":
+            anew = both(pairs, bars)
+        else:
+            seen = forward.codes.counts() >= self.least
+            anew = fewest(lesser(pairs, torch.where(seen, bars, torch.inf), rank), rank, len(forward.x))
         return self._reset(anew, forward, memory, stack, rank) if anew.any() else None
 
     def _bars(self, threshold: Float[Tensor, "m 1"], importance: Float[Tensor, "m f"]) -> Float[Tensor, "m f"]:

@@ -16,7 +16,8 @@ def toward_errors(count: int, errors: Float[Tensor, "b d"], survivors: Float[Ten
     wanted, known, dimensions = errors[worst[:count]], survivors, errors.shape[1]
     while len(wanted):
         room = dimensions - len(known)
-        some, wanted = wanted.tensor_split([room if room > 0 else dimensions])
+        half = max(1, dimensions // 2)  # of more, the last would be mostly rounding
+        some, wanted = wanted.tensor_split([min(room, half) if room > 0 else half])
         new = _apart(_without_span(known, some)) if room > 0 else _without_related(known, _apart(some))
         known = torch.cat([known, new])
     return known[len(survivors) :]
@@ -29,8 +30,10 @@ def _without_span(known: Float[Tensor, "s d"], rows: Float[Tensor, "n d"]) -> Fl
 
 def _without_related(known: Float[Tensor, "s d"], rows: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
     closest = (rows @ known.T).abs().topk(max(1, rows.shape[1] // 4)).indices
-    basis = torch.linalg.qr(known[closest].mT).Q
-    return _what_is_left(rows, rows - (basis @ (basis.mT @ rows[..., None]))[..., 0])
+    near = known[closest]
+    square = near @ near.mT + 1e-6 * torch.eye(near.shape[1], dtype=near.dtype)  # never singular
+    shares = torch.linalg.solve(square, near @ rows[..., None])
+    return _what_is_left(rows, rows - (near.mT @ shares)[..., 0])
 
 
 def _what_is_left(rows: Float[Tensor, "n d"], left: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
