@@ -5,7 +5,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import cold_start, grid, memory, spine, training
+from benchmarks import cold_start, grid, mechanisms, memory, spine, training
 from benchmarks.figure import Benchmark, Figure
 
 BENCHMARKS: dict[str, Benchmark] = {
@@ -16,6 +16,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "planted": training.planted,
     "topk": training.topk,
     "memory": memory.memory,
+    "mechanisms": mechanisms.mechanisms,
     "cold_start": cold_start.cold_start,
     "grid": grid.grid,
     "check": spine.check,

@@ -25,12 +25,12 @@ def main() -> None:
     codes = 8 * BATCH * late.fires()
     needed = sum(tensor.nbytes for tensor in tensors) + 4 * BATCH * WORLD.dimensions + codes
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
-    before = _kilobytes("VmRSS")
+    before = kilobytes("VmRSS")
     late.step()
-    print(needed, 1024 * (_kilobytes("VmHWM") - before))
+    print(needed, 1024 * (kilobytes("VmHWM") - before))
 
 
-def _kilobytes(name: str) -> int:
+def kilobytes(name: str) -> int:
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
 

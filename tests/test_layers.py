@@ -15,6 +15,7 @@ LAYERS = [
     {"members", "checkpoints", "runs", "progress", "signals"},
     {"worlds"},
     {"dictionaries"},
+    {"coactivation"},
     {"mechanisms"},
     {"training"},
     {"metrics", "statistics"},

@@ -11,11 +11,12 @@ import torch
 from unbraid.config import check, knobs, to_toml
 from unbraid.dictionaries import BatchTopK, Dictionary, Relu, TopK
 from unbraid.dictionaries.lists import Inputs
-from unbraid.mechanisms import MECHANISMS, Enabled, Signals, enabled
+from unbraid.mechanisms import MECHANISMS, Enabled, Mechanism, Signals, enabled
 from unbraid.mechanisms.mechanism import gather_signals
 from unbraid.members import across
 from unbraid.training.adam import Adam
 from unbraid.training.fast_step import fast_step
+from unbraid.training.fit import advance
 from unbraid.training.schedule import Training
 from unbraid.training.step import State, run_forward, step
 from unbraid.worlds import Superposition
@@ -60,6 +61,43 @@ EXAMPLES = {
         Example({"every": 5, "threshold": 0.95}, off={"threshold": 0.0}, beside=SPARSITY),
         Example({"every": 5, "threshold": 0.3, "form": "published"}, off={"threshold": 0.0, "form": "published"}),
     ],
+    "pair_orthogonality": [
+        Example({"weight": 2.0, "share": 0.3}, off={"weight": 0.0}),
+        Example({"share": 0.3, "form": "published"}, off={"weight": 0.0, "form": "published"}),
+        Example({"share": 0.3, "tau": 1.0, "form": "decoder_cosine"}, off={"weight": 0.0, "form": "decoder_cosine"}),
+    ],
+    "adaptive_tau": [
+        Example(
+            {"share": 1.0, "target": 0.9},
+            off={"momentum": 1.0},
+            beside={"pair_orthogonality": {"weight": 2.0, "share": 1.0}},
+        ),
+        Example(
+            {"share": 0.3, "form": "published"},
+            off={"momentum": 1.0, "form": "published"},
+            beside={"pair_orthogonality": {"share": 0.3, "form": "published"}},
+        ),
+    ],
+    "dynamic_pairs": [
+        Example({"least": 2}, off={"least": 28}, beside={"pair_orthogonality": {"share": 1.0}}),
+        Example(
+            {"least": 2, "form": "published"},
+            off={"least": 28, "form": "published"},
+            beside={"pair_orthogonality": {"share": 1.0, "form": "published"}},
+        ),
+    ],
+    "correlation_pruning": [
+        Example({"threshold": 0.3, "every": 5, "least": 2}, off={"threshold": 1.0, "every": 5, "least": 2}),
+        Example({"threshold": 0.3, "every": 5, "form": "published"}, off={"threshold": 1.0, "form": "published"}),
+    ],
+    "momentum_importance": [
+        Example({}, off={"momentum": 1.0}, beside={"correlation_pruning": {"threshold": 0.2, "every": 5, "least": 2}}),
+        Example(
+            {"form": "published", "every": 3},
+            off={"momentum": 1.0, "form": "published"},
+            beside={"correlation_pruning": {"threshold": 0.5, "every": 3, "form": "published"}},
+        ),
+    ],
 }
 WORLD = Superposition(dimensions=6, features=9, active=2.0)
 DICTIONARIES = [
@@ -69,6 +107,9 @@ DICTIONARIES = [
 ]
 TRAINING = Training(steps=16, batch=24, learning_rate=0.02, warmup_steps=2, decay_steps=4, clip=0.5)
 CASES = [(name, example) for name, examples in EXAMPLES.items() for example in examples]
+
+SWITCHED = [(name, example) for name, example in CASES if example.off is not None]
+COSTLY = [(name, example) for name, example in CASES if MECHANISMS[name].penalty is not Mechanism.penalty]
 
 over_examples = pytest.mark.parametrize(("name", "example"), CASES)
 over_dictionaries = pytest.mark.parametrize("dictionary", DICTIONARIES, ids=["relu", "topk", "batchtopk"])
@@ -144,10 +185,8 @@ def test_it_does_something(name, example, dictionary):
 
 
 @over_dictionaries
-@over_examples
+@pytest.mark.parametrize(("name", "example"), SWITCHED)
 def test_off_is_identity(name, example, dictionary):
-    if example.off is None:
-        pytest.skip("has no setting that turns it off")
     off = stacked([records(name, example, example.off)] * 2)
     plain = stacked([records(name, example, None)] * 2)
     ours, theirs = end(dictionary, off, [0, 1]), end(dictionary, plain, [0, 1])
@@ -196,7 +235,7 @@ def test_stopping_half_way_and_going_on_ends_with_the_same_bits(name, example, d
 
 
 @over_dictionaries
-@over_examples
+@pytest.mark.parametrize(("name", "example"), COSTLY)
 def test_gradients_of_its_penalty_are_those_of_finite_differences(name, example, dictionary, rng):
     mechanisms = stacked([records(name, example, example.settings), records(name, example, example.settings, 2.0)])
     state = begin(dictionary, mechanisms, [0, 1])
@@ -210,9 +249,23 @@ def test_gradients_of_its_penalty_are_those_of_finite_differences(name, example,
         return mechanisms[name].penalty(run_forward(stack, x, mechanisms, signals), stack, signals)
 
     leaves = [p.requires_grad_() for p in parameters.values()]
-    if cost(*leaves) is None:
-        pytest.skip("has no penalty")
-    assert torch.autograd.gradcheck(cost, leaves)
+    assert torch.autograd.gradcheck(cost, leaves, fast_mode=True)
+
+
+@pytest.mark.parametrize("activation", [Relu(), TopK(k=4)], ids=str)
+@over_examples
+def test_the_fast_step_is_the_readable_one_where_pairs_go_by_lists(name, example, activation):
+    """In float32 on sparse codes, and wide enough that pairs go by lists."""
+    mechanisms, ends = stacked([records(name, example, example.settings)] * 2), []
+    world, training = Superposition(dimensions=24, features=48, active=2.0), Training(batch=96, learning_rate=1e-4)
+    for take in (advance, lambda state, inputs, *settings: step(state, inputs.x, *settings)):
+        state = State.start(Dictionary(features=64, activation=activation), 24, mechanisms, [0, 1])
+        state.stack.encoder_bias.fill_(-0.2)
+        costs = [take(state, Inputs(world.batch(i, 96).x), training, mechanisms).terms for i in range(6)]
+        ends.append(
+            {**state.tensors(), **{f"{i}.{key}": cost for i, terms in enumerate(costs) for key, cost in terms.items()}}
+        )
+    assert_same(ends[0], ends[1], tolerance=1e-4)
 
 
 @over_dictionaries

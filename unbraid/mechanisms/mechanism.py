@@ -14,10 +14,11 @@ the step began, so writers and readers have no order.
 
 from abc import ABC
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar
 
 from unbraid.axes import Bool, Float, Int, Tensor
+from unbraid.coactivation import Pairs, find_pairs
 from unbraid.codes import Codes
 from unbraid.config import Record, nearest
 from unbraid.dictionaries.activation import Fired
@@ -34,6 +35,12 @@ class Signals:
 
     l1: Tensor | float = 1.0
     """A factor on the sparsity weight, per member."""
+    tau: Tensor | None = None
+    """The τ of pair_orthogonality, per member; None: its own."""
+    pairs: Tensor | None = None
+    """How many pairs to select, per member; None, or 0 for a member: the reader's own share."""
+    importance: Tensor | None = None
+    """How useful each feature has been, `m f`; None: all alike."""
     neighbours: Int[Tensor, "m f _"] | None = None
     """The features that keep each feature company, -1 where a place is empty; without places, as if nobody wrote."""
     nearest: Int[Tensor, "m f _"] | None = None
@@ -50,6 +57,14 @@ class Forward:
     fired: Fired | None = None
     would_fire: Codes | None = None
     """What would have fired, where `encode` has lowered it."""
+    found: dict[str, Pairs] = field(default_factory=dict, repr=False, compare=False)
+    """What was worked out about this pass; mechanisms that ask the same share it."""
+
+    def together(self) -> Pairs:
+        """Which features fire together; worked out once a pass."""
+        if "together" not in self.found:
+            self.found["together"] = find_pairs(self.codes)
+        return self.found["together"]
 
     def counted(self) -> Float[Tensor, "m b"]:
         """What a sparsity cost counts in each sample: what the activation says, Σ|code| unless it says otherwise."""
@@ -60,7 +75,8 @@ class Forward:
         seen = self.fired.seen if self.fired and self.fired.seen else self.codes
         before = self.would_fire and replace(self.would_fire, values=self.would_fire.values.detach())
         codes = replace(seen, values=seen.values.detach())
-        return Forward(self.x, codes, self.reconstruction.detach(), would_fire=before)
+        found = self.found if seen is self.codes else {}
+        return Forward(self.x, codes, self.reconstruction.detach(), would_fire=before, found=found)
 
 
 @dataclass(frozen=True)
@@ -109,7 +125,7 @@ Mechanisms = Mapping[str, Mechanism]
 
 def refuse_loose_ends(mechanisms: Mechanisms) -> None:
     """Every signal is known, has at most one writer, and somebody reads it."""
-    known = [field.name for field in fields(Signals)]
+    known = [signal.name for signal in fields(Signals)]
     read = {signal for mechanism in mechanisms.values() for signal in mechanism.reads}
     writers: dict[str, str] = {}
     for name, mechanism in mechanisms.items():

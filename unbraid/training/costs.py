@@ -43,7 +43,7 @@ def find_costs(
     terms, leaves = {"fidelity": fidelity}, stack.leaves()
     values = forward.codes.values.detach().requires_grad_()
     codes, counted = replace(forward.codes, values=values), forward.codes.l1().requires_grad_()
-    seen = Forward(forward.x, codes, forward.reconstruction, Fired(codes, counted))
+    seen = Forward(forward.x, codes, forward.reconstruction, Fired(codes, counted), found=forward.found)
     for name, mechanism in mechanisms.items():
         cost = mechanism.penalty(seen, leaves, signals)
         if cost is not None:

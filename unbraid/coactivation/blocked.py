@@ -1,0 +1,67 @@
+"""Co-activation of dense codes: FᵀF, a block of features at a time, so that memory stays bounded.
+
+Short on purpose: with one block it is the specification that the tests hold the fast way against.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from unbraid.axes import Float, Tensor
+from unbraid.coactivation.pairs import Kind, Pairs
+from unbraid.coactivation.selection import Block, Chosen, Located
+from unbraid.codes import Codes
+
+BLOCK = 1 << 22
+"""So many pairs are looked at at a time."""
+
+
+@dataclass(frozen=True)
+class Blocked(Pairs):
+    """Pairs of codes written out over all features."""
+
+    codes: Codes
+
+    @classmethod
+    def of(cls, codes: Codes) -> "Blocked":
+        held = Codes(codes.features, codes.values.detach(), codes.width)
+        dense = held.to_dense()
+        return cls(dense.shape[1], codes.width, dense.sum(1).double().numpy(), _squares(dense).numpy(), held)
+
+    def blocks(self, kind: Kind) -> Iterator[Block]:
+        offsets, scales = self.line(kind)
+        height = max(1, BLOCK // self.width)
+        for member, values in enumerate(self.codes.to_dense()):
+            offset, scale = (torch.from_numpy(part[member]).to(values.dtype) for part in (offsets, scales))
+            for low in range(0, self.width, height):
+                rows = slice(low, low + height)
+                sums = torch.triu(values[:, rows].T @ values[:, low:], diagonal=1)
+                scores = (sums - torch.outer(offset[rows], offset[low:])) * torch.outer(scale[rows], scale[low:])
+                scores = torch.where(sums != 0, scores, 0).numpy()
+                beyond = self.width - low
+
+                def locate(places: np.ndarray, low: int = low, beyond: int = beyond) -> Located:
+                    return low + places // beyond, low + places % beyond
+
+                yield Block(member, scores.reshape(-1), locate)
+
+    def pull(self, chosen: Chosen, weights: np.ndarray, own: np.ndarray) -> Float[Tensor, "m b k"]:
+        dense = self.codes.to_dense()
+        found = -dense * torch.from_numpy(own).to(dense.dtype).view(self.members, 1, self.width)
+        for member, values in enumerate(dense):
+            mine = chosen.member == member
+            ends = torch.stack([chosen.first[mine], chosen.second[mine]])
+            weight = torch.from_numpy(weights).to(dense.dtype)[mine]
+            square = torch.sparse_coo_tensor(ends, weight, (self.width, self.width), check_invariants=False)
+            found[member] += torch.sparse.mm(square, values.T).T + torch.sparse.mm(square.t(), values.T).T
+        found *= dense != 0
+        return found if self.codes.features is None else found.gather(-1, self.codes.features.long())
+
+    def sizes(self) -> Float[Tensor, "m f"]:
+        return self.codes.to_dense().abs().sum(1)
+
+
+def _squares(dense: Float[Tensor, "m b f"]) -> Float[Tensor, "m f"]:
+    return torch.linalg.vector_norm(dense, dim=1, dtype=torch.float64).square()

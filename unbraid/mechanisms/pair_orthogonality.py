@@ -1,0 +1,45 @@
+"""Push apart the pairs of features that fire together most, a small share of all pairs chosen anew in every batch.
+
+corrected       weight · mean over the top pairs of  max(cosine of their activations - tau, 0)
+published       weight · tau · mean over the top entries of  |FᵀF|: sums that grow with batch and size, each pair twice
+decoder_cosine  weight · tau · mean over the top pairs of  |w_i · w_j|, decoder rows: what the seed's idea file says
+
+The top is chosen by what is penalised; for decoder_cosine, by |FᵀF|. `share` is a share of the f(f-1)/2 pairs.
+"""
+
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+
+from unbraid.axes import Float, Tensor
+from unbraid.coactivation import Chosen
+from unbraid.config import Knob
+from unbraid.dictionaries.stack import Stack
+from unbraid.mechanisms.mechanism import Forward, Mechanism, Signals
+
+
+class PairOrthogonality(Mechanism):
+    weight: Knob = Field(default=1.0, ge=0)
+    share: Knob = Field(default=0.001, gt=0, le=1)
+    tau: Knob = Field(default=0.1, ge=0)
+    form: Literal["corrected", "published", "decoder_cosine"] = "corrected"
+    reads: ClassVar[frozenset[str]] = frozenset({"tau", "pairs"})
+
+    def penalty(self, forward: Forward, stack: Stack, signals: Signals) -> Float[Tensor, "m"]:
+        together, kind = forward.together(), "cosine" if self.form == "corrected" else "raw"
+        counts = together.how_many(self.share, signals.pairs)
+        chosen = together.top(kind, counts, copies=2 if self.form == "published" else 1)
+        tau = torch.as_tensor(self.tau if signals.tau is None else signals.tau).expand(stack.members)[chosen.member]
+        if self.form == "decoder_cosine":
+            costs = tau * _decoder_cosines(stack, chosen).abs()
+        else:
+            scores = together.differentiable(kind, chosen, forward.codes.values).abs()
+            costs = (scores - tau).relu() if self.form == "corrected" else tau * scores
+        costs = costs.to(forward.codes.values.dtype)
+        return self.weight * chosen.sum(costs, stack.members) / costs.new_tensor(counts).clamp_min(1)
+
+
+def _decoder_cosines(stack: Stack, chosen: Chosen) -> Float[Tensor, "p"]:
+    first, second = stack.directions[chosen.member, chosen.first], stack.directions[chosen.member, chosen.second]
+    return (first * second).sum(-1)
