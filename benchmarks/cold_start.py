@@ -2,7 +2,7 @@
 
 Ratio 2, l1 .178, the published independent world. The published loss is mean square error + l1 · Σ|c| / f; times the
 number of dimensions it is SAELens' own, with l1 · d / f in place of l1. SAELens starts from short directions and lets
-them grow, we hold them at length one: one learning rate does not suit both, so each is given several and its best counts.
+them grow, we hold them at length one: no one learning rate suits both, so each is given several and its best counts.
 """
 
 import sys
