@@ -53,9 +53,9 @@ class LateralInhibition(Mechanism):
         return {"nearest": without(nearest, (nearest == EMPTY).all(-1))}  # a feature started anew is nobody's inhibitor
 
     def encode(self, codes: Codes, stack: Stack, signals: Signals) -> Codes:
-        inhibitors, kept = signals.nearest, signals.neighbours
-        if kept is not None and kept.shape[-1] > 0:
-            inhibitors = last_to_count(kept) if self.form == "published" else kept
+        inhibitors, company = signals.nearest, written(signals)
+        if company is not None:
+            inhibitors = last_to_count(company) if self.form == "published" else company
         if inhibitors is None:
             return codes
         return replace(codes, values=inhibit(codes, inhibitors, self.strength, self.threshold))
@@ -64,10 +64,15 @@ class LateralInhibition(Mechanism):
         if self.form == "published":
             return memory
         nearest, steps = memory["nearest"], memory["steps"]
-        used = signals.neighbours is None or signals.neighbours.shape[-1] == 0
-        if used and int(steps[0]) % self.every == 0:
+        if written(signals) is None and int(steps[0]) % self.every == 0:
             nearest = nearest_by_cosine(stack.decoder, nearest.shape[-1])
         return {"nearest": nearest, "steps": steps + 1}
+
+
+def written(signals: Signals) -> Int[Tensor, "m f r"] | None:
+    """The neighbours that a mechanism wrote, if it did."""
+    neighbours = signals.neighbours
+    return neighbours if neighbours is not None and neighbours.shape[-1] > 0 else None
 
 
 def blocks(features: int, size: int) -> Int[Tensor, "f r"]:

@@ -17,7 +17,7 @@ from unbraid.axes import Int, Tensor
 from unbraid.codes import Codes
 from unbraid.dictionaries.kernels import compiled
 
-MOST_PAIRS = 1 << 22
+MOST_PAIRS = 1 << 20
 FEATURES = 128
 """How many features one thread takes at a time."""
 

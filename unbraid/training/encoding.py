@@ -28,7 +28,10 @@ class Encoded:
     def of(cls, codes: Codes, stack: Stack, mechanisms: Mechanisms, signals: Signals) -> "Encoded":
         if all(type(mechanism).encode is Mechanism.encode for mechanism in mechanisms.values()):
             return cls(codes, codes, {})
-        leaves, values = stack.leaves(), codes.values.clone(memory_format=torch.contiguous_format).requires_grad_()
+        leaves, values = stack.leaves(), codes.values.detach()
+        if codes.features is not None:  # what fires will be written in the place of what would
+            values = values.clone(memory_format=torch.contiguous_format)
+        values.requires_grad_()
         with torch.enable_grad():
             after = encode(Codes(codes.features, values, codes.width), leaves, mechanisms, signals)
         if after.features is not codes.features or after.values.shape != values.shape:
