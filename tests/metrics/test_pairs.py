@@ -44,7 +44,7 @@ def test_chance_at_the_seeds_size():
 
 
 def test_everything_selected_twice_overlaps_wholly():
-    assert expected_overlap(10, 10, 10) == 1
+    assert expected_overlap(10, 10, 10) == pytest.approx(1)
     assert np.isnan(expected_overlap(0, 0, 10))
 
 

@@ -46,6 +46,16 @@ METRICS = {
         "lower is better",
         "#.3g",
     ),
+    "absorption": Wording(
+        "Absorption",
+        "how often a true child's match stands in for its parent's, which is silent; compare at equal L0",
+        "lower is better",
+    ),
+    "absorption_fraction": Wording(
+        "Absorption fraction",
+        "the share of a parent that its children's matches write, where a child fires; compare at equal L0",
+        "lower is better",
+    ),
     "mmcs_larger": Wording(
         "MMCS with the next larger dictionary",
         "mean over its own entries of the cosine with the entry of the next larger dictionary most like it",

@@ -3,7 +3,9 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from unbraid.axes import Float, Tensor
+import torch
+
+from unbraid.axes import Float, Int, Tensor
 from unbraid.codes import Codes
 from unbraid.config import Record
 
@@ -32,6 +34,11 @@ class World(Record, ABC):
     @abstractmethod
     def probabilities(self) -> Float[Tensor, "n"]:
         """How often each planted feature fires."""
+
+    @property
+    def parents(self) -> Int[Tensor, "n"]:
+        """The feature without which each feature never fires; -1 for none."""
+        return torch.full((len(self.directions),), -1)
 
     @abstractmethod
     def batch(self, position: int, size: int, split: str = "train") -> Batch:
