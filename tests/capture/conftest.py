@@ -1,15 +1,29 @@
 """Tiny models with random weights, in folders as Hugging Face keeps them."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
-from transformers import PreTrainedTokenizerFast
+from transformers import (
+    BertConfig,
+    BertModel,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+)
 
 from unbraid.capture.models import load
 
+ROOT = Path(__file__).parents[2]
+
 SPECIAL = ["<pad>", "<s>", "</s>", "<unk>"]
-WORDS = "the a cat dog sat ran on mat and then big small tree house saw it".split()
+WORDS = [
+    *("the", "a", "cat", "dog", "sat", "ran", "on", "mat"),
+    *("and", "then", "big", "small", "tree", "house", "saw", "it"),
+]
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
@@ -28,7 +42,11 @@ def small(kind: str) -> torch.nn.Module:
     if kind == "llama":
         return LlamaForCausalLM(
             LlamaConfig(
-                vocab_size=words, hidden_size=width, intermediate_size=20, num_hidden_layers=3, num_attention_heads=2,
+                vocab_size=words,
+                hidden_size=width,
+                intermediate_size=20,
+                num_hidden_layers=3,
+                num_attention_heads=2,
                 max_position_embeddings=32,
             )
         )
@@ -36,7 +54,11 @@ def small(kind: str) -> torch.nn.Module:
         return GPT2LMHeadModel(GPT2Config(vocab_size=words, n_embd=width, n_layer=3, n_head=2, n_positions=32))
     return BertModel(
         BertConfig(
-            vocab_size=words, hidden_size=width, intermediate_size=20, num_hidden_layers=3, num_attention_heads=2,
+            vocab_size=words,
+            hidden_size=width,
+            intermediate_size=20,
+            num_hidden_layers=3,
+            num_attention_heads=2,
             max_position_embeddings=32,
         )
     )
@@ -67,3 +89,22 @@ def bert(folders):
 @pytest.fixture(scope="session")
 def gpt2(folders):
     return load(folders["gpt2"])
+
+
+@pytest.fixture(scope="session")
+def real_data():
+    """The folder that `make real-data` fills."""
+    folder = ROOT / "real-data"
+    if not (folder / "labelled").is_dir():
+        pytest.fail(f"{folder} is not there: `make real-data` fetches it")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def stories15m(real_data):
+    return load(real_data / "stories15M")
+
+
+@pytest.fixture(scope="session")
+def minilm(real_data):
+    return load(real_data / "all-MiniLM-L6-v2")

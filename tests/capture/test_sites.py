@@ -34,14 +34,18 @@ def test_the_residual_stream_is_what_transformers_says(model):
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
 def test_attention_and_mlp_add_up_to_the_block(kind, request):
     model = request.getfixturevalue(kind)
-    at = {hook: read(model, site(model, f"blocks.1.hook_{hook}"), TOKENS) for hook in
-          ("resid_pre", "attn_out", "mlp_out", "resid_post")}
+    at = {
+        hook: read(model, site(model, f"blocks.1.hook_{hook}"), TOKENS)
+        for hook in ("resid_pre", "attn_out", "mlp_out", "resid_post")
+    }
     torch.testing.assert_close(at["resid_pre"] + at["attn_out"] + at["mlp_out"], at["resid_post"])
 
 
 def test_in_an_encoder_each_sum_is_normed(bert):
-    at = {hook: read(bert, site(bert, f"blocks.1.hook_{hook}"), TOKENS) for hook in
-          ("resid_pre", "attn_out", "mlp_out", "resid_post")}
+    at = {
+        hook: read(bert, site(bert, f"blocks.1.hook_{hook}"), TOKENS)
+        for hook in ("resid_pre", "attn_out", "mlp_out", "resid_post")
+    }
     block = bert.model.encoder.layer[1]
     middle = block.attention.output.LayerNorm(at["resid_pre"] + at["attn_out"])
     torch.testing.assert_close(block.output.LayerNorm(middle + at["mlp_out"]), at["resid_post"])
@@ -92,13 +96,16 @@ def test_every_name_listed_is_a_site(model):
     assert [site(model, name).name for name in listed] == listed
 
 
-@pytest.mark.parametrize(("asked", "hint"), [
-    ("model.layer.1", "did you mean 'model.layers.1'?"),
-    ("blocks.1.hook_resid_pst", "did you mean 'blocks.1.hook_resid_post'?"),
-    ("blocks.9.hook_resid_post", "blocks.2.hook_resid_post"),
-    ("model.layers", "model.layers.0"),
-    ("", "accepted: "),
-])
+@pytest.mark.parametrize(
+    ("asked", "hint"),
+    [
+        ("model.layer.1", "did you mean 'model.layers.1'?"),
+        ("blocks.1.hook_resid_pst", "did you mean 'blocks.1.hook_resid_post'?"),
+        ("blocks.9.hook_resid_post", "blocks.2.hook_resid_post"),
+        ("model.layers", "model.layers.0"),
+        ("", "accepted: "),
+    ],
+)
 def test_a_site_that_is_not_there_is_answered_with_the_nearest(llama, asked, hint):
     with pytest.raises(Refusal, match=f"has no site '{asked}'") as refusal:
         site(llama, asked)

@@ -77,13 +77,13 @@ def _refusing(name: str) -> "Iterator[None]":
             raise Refusal(f"{name} cannot be loaded as a Hugging Face model: {first:.200}") from None
         offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0") else ""
         raise Refusal(
-            f"there is no folder '{name}' here and the hub gave no such model{offline}: {first:.160}; accepted: a folder "
-            "with a Hugging Face model, or a name as gpt2 or EleutherAI/pythia-70m"
+            f"there is no folder '{name}' here and the hub gave no such model{offline}: {first:.160}; accepted: a "
+            "folder with a Hugging Face model, or a name as gpt2 or EleutherAI/pythia-70m"
         ) from None
     except Exception as problem:  # safetensors raises its own error type for every kind of damage
         if type(problem).__module__.split(".")[0] not in ("safetensors", "safetensors_rust", "huggingface_hub"):
             raise
-        raise Refusal(f"{name} cannot be loaded as a Hugging Face model: {str(problem):.200}") from None
+        raise Refusal(f"{name} cannot be loaded as a Hugging Face model: {problem!s:.200}") from None
 
 
 @contextmanager

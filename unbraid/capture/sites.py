@@ -10,7 +10,7 @@
 
 import difflib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -42,7 +42,7 @@ HOOKS: dict[str, tuple[Side, tuple[str, ...]]] = {
     ),
     "hook_mlp_out": ("output", ("mlp", "feed_forward", "ffn", "fc2", "output.dense")),
 }
-"""Of each name: the side of the module, and the paths within a block where families of models keep it, tried in order."""
+"""Of each name: the side of the module, and the paths within a block where families of models keep it, in order."""
 BLOCKS = re.compile(r"blocks\.(\d+)\.(.+)")
 SHOWN = 5
 
@@ -137,18 +137,18 @@ def _checked(value: object, site: Site, tokens: Tensor) -> Tensor:
     )
 
 
-def _blocks(model: Model, modules: dict[str, nn.Module]) -> str:
+def _blocks(model: Model, modules: Mapping[str, nn.Module]) -> str:
     """The path of the list that holds the model's blocks; the first as long as its configuration says."""
     layers = getattr(model.model.config, "num_hidden_layers", None)
     lists = [path for path, module in modules.items() if isinstance(module, nn.ModuleList) and len(module) == layers]
     return min(lists, key=lambda path: path.count("."), default="")
 
 
-def _amount(modules: dict[str, nn.Module], blocks: str) -> int:
+def _amount(modules: Mapping[str, nn.Module], blocks: str) -> int:
     return sum(path.rpartition(".")[0] == blocks for path in modules) if blocks else 0
 
 
-def _named(modules: dict[str, nn.Module], blocks: str, name: str) -> Site | None:
+def _named(modules: Mapping[str, nn.Module], blocks: str, name: str) -> Site | None:
     found = BLOCKS.fullmatch(name)
     if not blocks or not found or found[2] not in HOOKS:
         return None
