@@ -13,6 +13,7 @@ LAYERS = [
     {"axes", "errors", "randomness"},
     {"config", "codes", "files"},
     {"members", "checkpoints", "runs", "progress", "signals"},
+    {"capture"},
     {"worlds"},
     {"dictionaries"},
     {"mechanisms"},
