@@ -19,6 +19,7 @@ LAYERS = [
     {"mechanisms"},
     {"training"},
     {"metrics", "statistics"},
+    {"judging"},
     {"estimator", "scoring"},
     {"sweeps"},
     {"studies"},

@@ -58,7 +58,7 @@ class LetterAbsorption:
 
 def probe_letters(words: Words) -> list[LetterProbe]:
     """A probe for every letter that has enough words and is told well enough; the same for every dictionary."""
-    scaled = words.activations / np.sqrt((words.activations**2).mean())
+    scaled = words.activations / max(float(np.sqrt((words.activations**2).sum() / max(len(words.letters), 1))), SILENT)
     probes = []
     for letter in range(len(ascii_lowercase)):
         known = words.letters == letter
