@@ -2,7 +2,8 @@
 
 Chance is what random directions of the same number score, fired by the same rule (for reconstruction: answering the
 mean). The ceiling is an oracle of the same size: the most frequent true features as directions, the truth as codes.
-Members are examined one at a time, and where codes are lists at the cost of what fired.
+Members are examined one at a time, and where codes are lists at the cost of what fired. Where no truth was planted, what
+needs one is left out: there is no ceiling, and chance is only that of reconstruction.
 """
 
 from collections.abc import Callable, Sequence
@@ -52,9 +53,12 @@ class Scores:
 def score(found: Stack | Fitted, world: World, samples: int = 20_480) -> Scores:
     """All scores of every member, on samples that no training has seen."""
     measured = _examine(_readers(found, world), world, samples)
+    fidelity_chance = {"explained_variance": 0.0, "reconstruction_error": float(measured.variance)}
+    if not world.is_planted:
+        return Scores(measured.values, fidelity_chance, {}, measured.tables)
     chance = _mean(_examine(_random_readers(found, world), world, samples).values)
     kept_chance = {name: chance[name] for name in CHANCE_KEPT}
-    kept_chance |= {"explained_variance": 0.0, "reconstruction_error": float(measured.variance)}
+    kept_chance |= fidelity_chance
     ceiling = _mean(_examine([_oracle_reader(found.features, world)], world, samples).values)
     kept_ceiling = {name: value for name, value in ceiling.items() if name not in NO_CEILING}
     return Scores(measured.values, kept_chance, kept_ceiling, measured.tables)
@@ -79,6 +83,8 @@ class _Reader:
         decode: Callable[[Codes], Tensor],
         world: World,
     ) -> "_Reader":
+        if not world.is_planted:
+            return cls({}, {}, torch.zeros(len(directions), 0, dtype=torch.long), encode, decode)
         cosine = recovery.cosines(world.directions, directions)
         matched = recovery.match(cosine)
         values = {
@@ -137,29 +143,32 @@ def _oracle_reader(features: int, world: World) -> _Reader:
 class _Tally:
     """Firing, reconstruction and counts of a reader; those of parts add up."""
 
-    fired: firing.FiringCounts
+    fired: firing.FiringCounts | None
     moments: fidelity.Moments
     counts: Int[Tensor, "m f"]
 
     @classmethod
     def of(cls, reader: _Reader, batch: Batch) -> "_Tally":
         codes = reader.encode(batch)
-        counts = codes.counts()
+        counts, moments = codes.counts(), fidelity.Moments.of(batch.x, reader.decode(codes))
+        if not reader.columns.shape[1]:
+            return cls(None, moments, counts)
         true, strengths = _slots(batch.truth)
         partner = reader.columns[:, true]
         together = (codes.at(partner.clamp_min(0)) != 0) & (partner >= 0)
         learned = counts.gather(1, reader.columns.clamp_min(0)) * (reader.columns >= 0)
         fired = firing.count_firing(true, together, strengths != 0, learned)
-        return cls(fired, fidelity.Moments.of(batch.x, reader.decode(codes)), counts)
+        return cls(fired, moments, counts)
 
     def __add__(self, other: "_Tally") -> "_Tally":
-        return _Tally(self.fired + other.fired, self.moments + other.moments, self.counts + other.counts)
+        fired = self.fired + other.fired if self.fired and other.fired else None
+        return _Tally(fired, self.moments + other.moments, self.counts + other.counts)
 
     def values(self) -> dict[str, Tensor]:
+        found = self.fired
+        against_truth = {name: firing.mean_over_fired(each, found) for name, each in self._against_truth() if found}
         return {
-            "precision": firing.mean_over_fired(self.fired.precision(), self.fired),
-            "recall": firing.mean_over_fired(self.fired.recall(), self.fired),
-            "f1": firing.mean_over_fired(self.fired.f1(), self.fired),
+            **against_truth,
             "l0": sparsity.l0(self.counts, self.moments.samples),
             "density": sparsity.density(self.counts, self.moments.samples).mean(-1),
             "dead": sparsity.dead(self.counts).double(),
@@ -168,12 +177,11 @@ class _Tally:
         }
 
     def tables(self) -> dict[str, Tensor]:
-        return {
-            "precision": self.fired.precision(),
-            "recall": self.fired.recall(),
-            "f1": self.fired.f1(),
-            "density": sparsity.density(self.counts, self.moments.samples),
-        }
+        return {**dict(self._against_truth()), "density": sparsity.density(self.counts, self.moments.samples)}
+
+    def _against_truth(self) -> list[tuple[str, Tensor]]:
+        fired = self.fired
+        return [("precision", fired.precision()), ("recall", fired.recall()), ("f1", fired.f1())] if fired else []
 
 
 @dataclass(frozen=True)
