@@ -1,4 +1,4 @@
-"""The command line: `unbraid run`, `resume`, `list`, `show`, `report`, `claims`, `configs`.
+"""The command line: `unbraid run`, `resume`, `list`, `show`, `report`, `judge`, `claims`, `configs`.
 
 Heavy imports happen inside the commands, so that `--help` answers at once. Exit codes: 0 done; 1 the run could not
 finish (a loss that is not finite, an error of ours); 2 what was asked cannot be done; 130 or 143 stopped by Ctrl-C or
@@ -122,6 +122,47 @@ def report(
     if not path.name or path.is_dir():
         raise Refusal(f"-o {str(output)!r} is not a file; accepted: where to write one, for example report.html")
     typer.echo(write_report(found, path))
+
+
+@app.command("judge")
+def judge_(
+    name: RunArgument,
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A Hugging Face model: a folder, or its name.")],
+    text: Annotated[Path, typer.Argument(metavar="TEXT", help="A text to splice reconstructions into.")],
+    labels: Annotated[
+        list[Path] | None,
+        typer.Option("--labels", metavar="FILE", help="Labelled texts to probe on, as .jsonl; may be repeated."),
+    ] = None,
+    site: Annotated[
+        str | None, typer.Option(metavar="SITE", help="Where in the model; by default where the run was trained.")
+    ] = None,
+    tokens: Annotated[int, typer.Option(metavar="N", help="Tokens of the text that are read.")] = 8192,
+    texts: Annotated[int, typer.Option(metavar="N", help="Labelled texts of each file.")] = 1000,
+    context: Annotated[int, typer.Option(metavar="N", help="The longest window, in tokens.")] = 128,
+    letters: Annotated[bool, typer.Option(help="Whether to look for absorbed first letters.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what is written, as JSON.")] = False,
+    runs: RunsOption = RUNS,
+    quiet: QuietOption = False,
+) -> None:
+    """Judge a run's dictionaries on a model: fidelity, sparse probing, absorption. Prints what it wrote last."""
+    from unbraid.config import check
+    from unbraid.files import json_bytes, write_json
+    from unbraid.judging.judge import Judging
+    from unbraid.reports.judged import print_judged
+    from unbraid.runs import find_run
+    from unbraid.sweeps.judged import FILE, judge_run
+    from unbraid.working import watcher
+
+    asked = {"tokens": tokens, "texts": texts, "context": context, "letters": letters}
+    settings, found = check(Judging, asked, "unbraid judge"), find_run(name, runs)
+    with found.locked(), watcher(quiet) as watching:
+        judged = judge_run(found, model, text, labels or [], site, settings, watching)
+        write_json(found.path / FILE, judged)
+    if as_json:
+        typer.echo(json_bytes(judged).decode().rstrip("\n"))
+    elif not quiet:
+        print_judged(judged)
+    typer.echo(found.path / FILE, err=as_json)
 
 
 @app.command()

@@ -2,7 +2,8 @@
 
 Chance is what random directions of the same number score, fired by the same rule (for reconstruction: answering the
 mean). The ceiling is an oracle of the same size: the most frequent true features as directions, the truth as codes.
-Members are examined one at a time, and where codes are lists at the cost of what fired.
+Members are examined one at a time, and where codes are lists at the cost of what fired. Where no truth was planted,
+what needs one is left out: there is no ceiling, and chance is only that of reconstruction.
 """
 
 from collections.abc import Callable, Sequence
@@ -52,9 +53,12 @@ class Scores:
 def score(found: Stack | Fitted, world: World, samples: int = 20_480) -> Scores:
     """All scores of every member, on samples that no training has seen."""
     measured = _examine(_readers(found, world), world, samples)
+    fidelity_chance = {"explained_variance": 0.0, "reconstruction_error": float(measured.variance)}
+    if not world.is_planted:
+        return Scores(measured.values, fidelity_chance, {}, measured.tables)
     chance = _mean(_examine(_random_readers(found, world), world, samples).values)
     kept_chance = {name: chance[name] for name in CHANCE_KEPT if name in chance}
-    kept_chance |= {"explained_variance": 0.0, "reconstruction_error": float(measured.variance)}
+    kept_chance |= fidelity_chance
     ceiling = _mean(_examine([_oracle_reader(found.features, world)], world, samples).values)
     kept_ceiling = {name: value for name, value in ceiling.items() if name not in NO_CEILING}
     return Scores(measured.values, kept_chance, kept_ceiling, measured.tables)
@@ -81,6 +85,8 @@ class _Reader:
         decode: Callable[[Codes], Tensor],
         world: World,
     ) -> "_Reader":
+        if not world.is_planted:
+            return cls({}, {}, torch.zeros(len(directions), 0, dtype=torch.long), None, encode, decode)
         cosine = recovery.cosines(world.directions, directions)
         matched = recovery.match(cosine)
         values = {
@@ -141,7 +147,7 @@ def _oracle_reader(features: int, world: World) -> _Reader:
 class _Tally:
     """Firing, reconstruction and counts of a reader; those of parts add up."""
 
-    fired: firing.FiringCounts
+    fired: firing.FiringCounts | None
     moments: fidelity.Moments
     counts: Int[Tensor, "m f"]
     absorbed: absorption.AbsorptionCounts | None
@@ -149,7 +155,9 @@ class _Tally:
     @classmethod
     def of(cls, reader: _Reader, batch: Batch) -> "_Tally":
         codes = reader.encode(batch)
-        counts = codes.counts()
+        counts, moments = codes.counts(), fidelity.Moments.of(batch.x, reader.decode(codes))
+        if not reader.columns.shape[1]:
+            return cls(None, moments, counts, None)
         true, strengths = _slots(batch.truth)
         partner = reader.columns[:, true]
         values = codes.at(partner.clamp_min(0)) * (partner >= 0)
@@ -157,36 +165,34 @@ class _Tally:
         fired = firing.count_firing(true, values != 0, strengths != 0, learned)
         families = reader.families
         absorbed = absorption.count_absorption(families, true, strengths, values) if families else None
-        return cls(fired, fidelity.Moments.of(batch.x, reader.decode(codes)), counts, absorbed)
+        return cls(fired, moments, counts, absorbed)
 
     def __add__(self, other: "_Tally") -> "_Tally":
+        fired = self.fired + other.fired if self.fired and other.fired else None
         absorbed = self.absorbed + other.absorbed if self.absorbed and other.absorbed else None
-        return _Tally(self.fired + other.fired, self.moments + other.moments, self.counts + other.counts, absorbed)
+        return _Tally(fired, self.moments + other.moments, self.counts + other.counts, absorbed)
 
     def values(self) -> dict[str, Tensor]:
-        values = {
-            "precision": firing.mean_over_fired(self.fired.precision(), self.fired),
-            "recall": firing.mean_over_fired(self.fired.recall(), self.fired),
-            "f1": firing.mean_over_fired(self.fired.f1(), self.fired),
+        found, absorbed = self.fired, self.absorbed
+        against_truth = {name: firing.mean_over_fired(each, found) for name, each in self._against_truth() if found}
+        if absorbed:
+            against_truth |= {"absorption": absorbed.rate(), "absorption_fraction": absorbed.mean_fraction()}
+        return {
+            **against_truth,
             "l0": sparsity.l0(self.counts, self.moments.samples),
             "density": sparsity.density(self.counts, self.moments.samples).mean(-1),
             "dead": sparsity.dead(self.counts).double(),
             "explained_variance": self.moments.explained_variance(),
             "reconstruction_error": self.moments.reconstruction_error(),
         }
-        if self.absorbed:
-            values["absorption"] = self.absorbed.rate()
-            values["absorption_fraction"] = self.absorbed.mean_fraction()
-        return values
 
     def tables(self) -> dict[str, Tensor]:
-        tables = {
-            "precision": self.fired.precision(),
-            "recall": self.fired.recall(),
-            "f1": self.fired.f1(),
-            "density": sparsity.density(self.counts, self.moments.samples),
-        }
-        return {**tables, "absorption": self.absorbed.by_child()} if self.absorbed else tables
+        own = {"absorption": self.absorbed.by_child()} if self.absorbed else {}
+        return {**dict(self._against_truth()), **own, "density": sparsity.density(self.counts, self.moments.samples)}
+
+    def _against_truth(self) -> list[tuple[str, Tensor]]:
+        fired = self.fired
+        return [("precision", fired.precision()), ("recall", fired.recall()), ("f1", fired.f1())] if fired else []
 
 
 @dataclass(frozen=True)

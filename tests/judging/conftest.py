@@ -96,13 +96,13 @@ def labelled(tmp_path_factory):
 def identity(width=WIDTH):
     """Every direction and its opposite: relu of both gives x back exactly."""
     rows = torch.cat([torch.eye(width), -torch.eye(width)])[None]
-    return Lens.of(Stack(rows, torch.zeros(1, 2 * width), rows.clone(), None, Relu()))
+    return Lens(Stack(rows, torch.zeros(1, 2 * width), rows.clone(), None, Relu()))
 
 
 def silent(width=WIDTH):
     """A dictionary that never fires: it answers zero."""
     started = Stack.start(Dictionary(features=8), width, [0])
-    return Lens.of(started.with_parameters({"encoder_bias": torch.full((1, 8), -1e9)}))
+    return Lens(started.with_parameters({"encoder_bias": torch.full((1, 8), -1e9)}))
 
 
 @pytest.fixture(scope="session")

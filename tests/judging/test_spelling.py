@@ -42,13 +42,13 @@ def test_pieces_with_a_space_are_words_and_others_parts(model, marker):
 
 
 def letters_of(words, absorbing):
-    """Of all entries one fires: that of the first letter; but the words given have their own, which then fires alone."""
+    """Of all entries one fires: that of the first letter; but the words given have their own, which fires alone."""
     letter = torch.eye(5, words.activations.shape[1])
     own = torch.from_numpy(words.activations[absorbing])
     unit = torch.nn.functional.normalize(own, dim=-1)
-    bias = torch.cat([torch.zeros(5), -48.5 * own.norm(dim=1)])
-    rows = torch.cat([letter, 50 * unit])
-    return Lens.of(Stack(rows[None], bias[None], torch.cat([letter, unit])[None], None, TopK(k=1)))
+    bias = torch.cat([torch.zeros(5), -(2000 - 1.5) * own.norm(dim=1)])
+    rows = torch.cat([letter, 2000 * unit])
+    return Lens(Stack(rows[None], bias[None], torch.cat([letter, unit])[None], None, TopK(k=1)))
 
 
 def test_a_dictionary_of_the_letters_absorbs_nothing(words):

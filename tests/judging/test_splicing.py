@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from unbraid.capture.normalisation import Normalisation
 from unbraid.capture.texts import documents
 from unbraid.capture.windows import windows
+from unbraid.dictionaries.folding import fold
 from unbraid.judging.lens import Lens
 from unbraid.judging.passage import passages, rows
 from unbraid.judging.splicing import CLEAN, MEAN, ZERO, fidelity, splice
@@ -100,9 +102,16 @@ def test_the_mean_is_an_ablation_too(scores, model, middle, chosen):
     assert ZERO not in scores
 
 
-def test_normalisation_is_undone_on_the_way_out(model, middle, chosen, perfect):
-    """Centred and scaled inputs, rebuilt exactly, are the inputs again."""
-    shifted = Lens(perfect.stack, torch.linspace(-1, 1, 32), 2.5)
-    found = fidelity(model, middle, chosen, {"it": shifted})["it"]
+def test_a_dictionary_trained_on_normalised_inputs_is_judged_in_the_units_of_the_model(model, middle, chosen, perfect):
+    folded = fold(perfect.stack, Normalisation(torch.linspace(-1, 1, 32), 2.5))
+    found = fidelity(model, middle, chosen, {"it": Lens(folded)})["it"]
     assert found["loss_recovered"][0] == pytest.approx(1, abs=1e-4)
     assert found["explained_variance"][0] == pytest.approx(1, abs=1e-6)
+
+
+def test_chance_is_centred_as_the_dictionary_is(perfect):
+    folded = Lens(fold(perfect.stack, Normalisation(torch.linspace(-1, 1, 32), 2.5)))
+    drawn = folded.at_random(3)
+    assert torch.equal(drawn.stack.pre_bias, folded.stack.pre_bias)
+    assert drawn.stack.features == 64
+    assert not torch.equal(drawn.stack.decoder, folded.stack.decoder)

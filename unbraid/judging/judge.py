@@ -63,7 +63,7 @@ def judge(
     if not chosen:
         raise Refusal(f"{text} holds no tokens but special ones; accepted: a text with at least one word")
     refuse_another_width(
-        list(lenses.values()),
+        lenses.values(),
         rows(model, site, next(passages(model, chosen))).shape[1],
         f"'{site.name}' of {model.name}",
     )

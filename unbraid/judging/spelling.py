@@ -64,5 +64,5 @@ def _absorption(words: Words, probes: list[LetterProbe], lens: Lens) -> list[Let
         alone = np.arange(len(part))
         everything.append(probing.pool(features.numpy(), values.numpy(), alone, len(part), lens.stack.features))
     codes = sparse.csr_array(sparse.vstack(everything))
-    seen = Words(lens.normalised(x).numpy(), words.letters, words.train)
+    seen = Words(lens.centred(x).numpy(), words.letters, words.train)
     return absorption_by_letter(seen, probes, codes, lens.stack.directions[0].numpy())

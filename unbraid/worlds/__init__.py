@@ -3,11 +3,13 @@
 from typing import TYPE_CHECKING
 
 from unbraid.config import tagged
+from unbraid.worlds.activations import Activations
 from unbraid.worlds.superposition import Superposition
 from unbraid.worlds.world import Batch, World
 
 WORLDS: dict[str, type[World]] = {
     "superposition": Superposition,
+    "activations": Activations,
 }
 
 if TYPE_CHECKING:
@@ -15,4 +17,4 @@ if TYPE_CHECKING:
 else:
     AnyWorld = tagged(WORLDS)
 
-__all__ = ["WORLDS", "AnyWorld", "Batch", "Superposition", "World"]
+__all__ = ["WORLDS", "Activations", "AnyWorld", "Batch", "Superposition", "World"]

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 import torch
 
 from unbraid.axes import Float, Int, Tensor
+from unbraid.capture.normalisation import Normalisation
 from unbraid.codes import Codes
 from unbraid.config import Record
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Inputs and what fired to make them (`truth` has a member axis of length one)."""
+    """Inputs and what fired to make them (`truth` has a member axis of length one; it is empty where none is known)."""
 
     x: Float[Tensor, "b d"]
     truth: Codes
@@ -24,6 +25,16 @@ class World(Record, ABC):
     """A source of truth: the same seed, split and position always give the same batch."""
 
     dimensions: int
+
+    @property
+    def is_planted(self) -> bool:
+        """Whether the truth is known; activations of a real model have none."""
+        return len(self.directions) > 0
+
+    @property
+    def normalisation(self) -> Normalisation | None:
+        """What was done to the inputs of the model before they became these batches, where anything was."""
+        return None
 
     @property
     @abstractmethod
