@@ -2,8 +2,8 @@
 
 Chance is what random directions of the same number score, fired by the same rule (for reconstruction: answering the
 mean). The ceiling is an oracle of the same size: the most frequent true features as directions, the truth as codes.
-Members are examined one at a time, and where codes are lists at the cost of what fired. Where no truth was planted, what
-needs one is left out: there is no ceiling, and chance is only that of reconstruction.
+Members are examined one at a time, and where codes are lists at the cost of what fired. Where no truth was planted,
+what needs one is left out: there is no ceiling, and chance is only that of reconstruction.
 """
 
 from collections.abc import Callable, Sequence
