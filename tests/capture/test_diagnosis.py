@@ -83,7 +83,7 @@ def test_nothing_is_silent_without_an_offset_and_half_is_with_a_huge_one():
 
 def test_what_is_predicted_dead_is_dead_after_training_and_centring_saves_it(tmp_path, keep_as_shards):
     """Features silent at the start never learn; with the suggested normalisation there are none."""
-    rows = 0.3 * normal(4000, 24) + 3 * torch.nn.functional.normalize(normal(1, 24, seed=1), dim=1)
+    rows = 0.3 * normal(4000, 24) + 10 * torch.nn.functional.normalize(normal(1, 24, seed=1), dim=1)
     folder = keep_as_shards(tmp_path / "offset", rows, shard_tokens=2000)
     found = diagnose(Shards.open(folder))
     assert found.suggested == "both"
