@@ -8,7 +8,7 @@ from unbraid.capture.sites import site
 from unbraid.dictionaries import Stack, TopK
 from unbraid.judging.lens import Lens
 from unbraid.judging.spelling import absorption, read_words, vocabulary_words
-from unbraid.metrics.first_letter import probe_letters
+from unbraid.metrics.first_letter import Words, probe_letters
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,8 @@ def test_activations_are_those_of_the_words(model, words):
 def test_pieces_with_a_space_are_words_and_others_parts(model, marker):
     class Marked:
         def get_vocab(self):
-            return {f"{marker}cat": 0, "dog": 1, f"{marker}Cat": 2, f"{marker}at": 3, f"{marker}the": 4, marker: 5}
+            marked = [f"{marker}{word}" for word in ("cat", "Cat", "at", "the", "")]
+            return {piece: place for place, piece in enumerate([*marked, "dog", "Ġ", "▁"])}
 
     found = vocabulary_words(type(model)(model.model, Marked(), "marked"))
     assert [word.strip() for word in found] == ["cat", "the"]
@@ -62,7 +63,9 @@ def test_a_dictionary_of_the_letters_absorbs_nothing(words):
 
 
 def test_words_that_stand_in_for_their_letter_absorb_it(words):
-    """Of the test words a probe is right about, every other one has an entry of its own."""
+    """Of the test words a probe is right about, every other one has an entry of its own; words are of one length."""
+    length = np.linalg.norm(words.activations, axis=1, keepdims=True)
+    words = Words(words.activations / length, words.letters, words.train)
     probes = probe_letters(words)
     lens = letters_of(words, np.concatenate([probe.words[::2] for probe in probes]))
     found = absorption(words, probes, {"it": lens})["it"]

@@ -13,7 +13,7 @@ from unbraid.axes import Tensor
 from unbraid.capture.models import Model
 from unbraid.config import Record, check
 from unbraid.errors import Refusal
-from unbraid.files import read_json, write_json
+from unbraid.files import read_record, write_json
 
 FILE = "manifest.json"
 DTYPES = ("float32", "bfloat16")
@@ -73,7 +73,7 @@ def read_manifest(folder: Path) -> Manifest:
     if not (folder / FILE).is_file():
         found = "is not a folder of shards" if folder.is_dir() else "there is no such folder"
         raise Refusal(f"{folder}: {found} (no {FILE}); accepted: what `unbraid capture` has written")
-    return check(Manifest, read_json(folder / FILE), str(folder / FILE))
+    return check(Manifest, read_record(folder / FILE, "format", "origin", "shards"), str(folder / FILE))
 
 
 def refuse_another(found: Origin, asked: Origin, folder: Path) -> None:

@@ -57,15 +57,15 @@ class Order:
         return np.array(kept)
 
     @cached_property
-    def _begins(self) -> Rows:
+    def _begins(self) -> Int[np.ndarray, "n"]:
         return self._pieces[:, 0]
 
     @cached_property
-    def _lengths(self) -> Rows:
+    def _lengths(self) -> Int[np.ndarray, "n"]:
         return self._pieces[:, 1] - self._pieces[:, 0]
 
     @cached_property
-    def _ends(self) -> Rows:
+    def _ends(self) -> Int[np.ndarray, "n"]:
         return np.cumsum(self._lengths)
 
 

@@ -66,7 +66,7 @@ class Shards:
         return self.manifest.origin.width
 
     @cached_property
-    def starts(self) -> Rows:
+    def starts(self) -> Int[np.ndarray, "n"]:
         """The number of the first row of every shard, and at the end how many rows there are."""
         return np.concatenate([[0], np.cumsum([shard.tokens for shard in self.manifest.shards])])
 
@@ -94,7 +94,7 @@ class Shards:
             self._opened[number] = _mapped(self.folder / shard.file)
         return self._opened[number]
 
-    def _places(self, rows: Rows) -> Sequence[tuple[int, Rows]]:
+    def _places(self, rows: Rows) -> Sequence[tuple[int, np.ndarray]]:
         """For every shard that holds any of these rows, where in the list they are."""
         numbers = np.searchsorted(self.starts, rows, side="right") - 1
         return [(int(number), np.flatnonzero(numbers == number)) for number in np.unique(numbers)]

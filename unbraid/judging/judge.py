@@ -67,16 +67,19 @@ def judge(
         rows(model, site, next(passages(model, chosen))).shape[1],
         f"'{site.name}' of {model.name}",
     )
+    watcher.plan([(1 + len(sets) + settings.letters, 1.0)])
     watcher.stage("splicing reconstructions in")
     scores = fidelity(model, site, chosen, lenses)
     mean = scores.pop(MEAN, {})
     warnings = [] if model.is_causal else [f"{model.name} predicts no next token: there is no loss to recover"]
     probes: dict[str, dict[str, Accuracies]] = {}
-    for one in sets:
+    for place, one in enumerate(sets, 1):
+        watcher.advance(0, place)
         watcher.stage(f"probing {one.name}")
         probes[one.name] = probe_texts(model, site, one, lenses, context)
     letters: dict[str, list[LetterAbsorption]] = {}
     if settings.letters:
+        watcher.advance(0, 1 + len(sets))
         watcher.stage("looking for absorbed letters")
         words = read_words(model, site)
         letters = absorption(words, probe_letters(words), lenses)

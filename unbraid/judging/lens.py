@@ -60,6 +60,6 @@ def refuse_another_width(lenses: Iterable[Lens], width: int, where: str) -> None
     for lens in lenses:
         if lens.width != width:
             raise Refusal(
-                f"the dictionary takes {lens.width} dimensions and {where} has {width}; accepted: the model and the site "
-                "it was trained on"
+                f"the dictionary takes {lens.width} dimensions and {where} has {width}; accepted: the model and site "
+                "that it was trained on"
             )

@@ -20,8 +20,8 @@ from unbraid.metrics import probing
 from unbraid.metrics.first_letter import LetterAbsorption, LetterProbe, Words, absorption_by_letter
 from unbraid.randomness import stream
 
-SPACES = ("▁", "Ġ")
-"""How tokenizers write the space before a word; one that writes none marks what goes on with a word instead."""
+SPACES = {"▁": "", "Ġ": " "}
+"""How tokenizers write the space before a word, and whether a text needs one to begin so; others mark what goes on."""
 WORD = re.compile(r"[a-z]{3,}")
 CONTEXT = 8
 TEST_SHARE = 0.2
@@ -31,9 +31,9 @@ TOGETHER = 8192
 def vocabulary_words(model: Model) -> list[str]:
     """Every whole word of the vocabulary, with a space before it where its piece has one."""
     pieces = list(model.tokenizer.get_vocab())
-    marked = [piece[1:] for piece in pieces if piece[:1] in SPACES]
-    before = " " if any(piece[:1] == "Ġ" for piece in pieces) else ""
-    return sorted(before + word for word in (marked or pieces) if WORD.fullmatch(word))
+    marked = {mark: [piece[1:] for piece in pieces if piece[:1] == mark] for mark in SPACES}
+    mark = max(SPACES, key=lambda one: len(marked[one]))  # the other may be there as a letter
+    return sorted(SPACES[mark] + word for word in marked[mark] or pieces if WORD.fullmatch(word))
 
 
 def read_words(model: Model, site: Site) -> Words:

@@ -124,6 +124,8 @@ PICTURED = ("evenness", "hopkins", "clusters", "clustered")
 MAIN = ("mmcs", "mcc", "recovered", "f1", "explained_variance", "l0", "dead", *PICTURED)
 FEW = ("mmcs", "f1", "l0", *PICTURED)
 PLOTTED = ("mmcs", "mcc", "recovered", "f1", "evenness", "hopkins", "clustered")
+UNPLANTED = ("explained_variance",)
+"""What is plotted, and ranked by, where no truth was planted."""
 
 
 def wording(metric: str) -> Wording:

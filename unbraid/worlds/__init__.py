@@ -1,6 +1,8 @@
 """Where truth comes from: each world yields batches and the factors behind them."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BeforeValidator
 
 from unbraid.config import tagged
 from unbraid.worlds.activations import Activations
@@ -12,9 +14,15 @@ WORLDS: dict[str, type[World]] = {
     "activations": Activations,
 }
 
+
+def _planted_unless_said(data: Any) -> Any:
+    """A world whose kind is not given is one of planted features."""
+    return {"kind": "superposition", **data} if isinstance(data, dict) else data
+
+
 if TYPE_CHECKING:
     AnyWorld = World
 else:
-    AnyWorld = tagged(WORLDS)
+    AnyWorld = Annotated[tagged(WORLDS), BeforeValidator(_planted_unless_said)]
 
 __all__ = ["WORLDS", "Activations", "AnyWorld", "Batch", "Superposition", "World"]

@@ -36,8 +36,10 @@ class Activations(World):
     @model_validator(mode="before")
     @classmethod
     def be_what_is_found(cls, data: Any) -> Any:
-        if not isinstance(data, dict) or not isinstance(data.get("path"), str):
+        if not isinstance(data, dict):
             return data
+        if not isinstance(data.get("path"), str):
+            raise Refusal("world.path was not given; accepted: a folder that `unbraid capture` has written")
         manifest = Shards.open(Path(data["path"])).manifest
         origin = manifest.origin
         found = {"model": origin.model, "site": origin.site, "dimensions": origin.width, "checksum": manifest.checksum}
