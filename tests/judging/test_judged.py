@@ -4,7 +4,6 @@ import json
 import math
 
 import pytest
-import torch
 
 from unbraid.capture.capturing import Capturing, capture
 from unbraid.cli import app, guarded
@@ -42,7 +41,7 @@ def judge(*words):
 def judged(run, folder, text, labelled):
     files = [labelled / "told.jsonl", labelled / "untold.jsonl"]
     options = [word for file in files for word in ("--labels", file)]
-    assert judge(run.path, folder, text, *options, "--texts", 300, "--context", 16, "--quiet") == 0
+    assert judge(run.path, folder, text, *options, "--texts", 150, "--context", 16, "--quiet") == 0
     return json.loads((run.path / "judged.json").read_text())
 
 
@@ -153,10 +152,7 @@ def test_another_model_or_width_is_refused(run, model, folder, text, tmp_path, p
     model.model.model.norm.weight.data.mul_(2)
     model.model.save_pretrained(other)
     model.model.model.norm.weight.data.copy_(before)
+    capsys.readouterr()
     assert "has other weights" in refused(capsys, run.path, other, text, "--quiet")
-    narrow = planted.path / "stacks" / "00" / "weights.safetensors"
-    assert narrow.is_file()
-    site = "model.layers.0.mlp.gate_proj"
-    words = ("--site", site, "--context", 16, "--quiet")
+    words = ("--site", "model.layers.0.mlp.gate_proj", "--context", 16, "--quiet")
     assert "takes 32 dimensions" in refused(capsys, planted.path, folder, text, *words)
-    assert torch.equal(model.model.model.norm.weight.data, before)

@@ -58,26 +58,29 @@ def joined(parts: list[Losses]) -> Losses:
 
 def recovered(clean: Losses, found: Losses, ablated: Losses) -> dict[str, float]:
     """All scores of a replacement; NaN for a share of nothing."""
-    tokens = clean.tokens.sum()
-    was, now, worst = (each.cross_entropy.sum() / tokens for each in (clean, found, ablated))
-    return {
-        "ce": float(now),
-        "kl": float(found.divergence.sum() / tokens),
-        "loss_recovered": _share(worst - now, worst - was),
-        "kl_recovered": _share(ablated.divergence.sum() - found.divergence.sum(), ablated.divergence.sum()),
-    }
+    once = np.ones((1, len(clean.tokens)))
+    return {name: float(value[0]) for name, value in _scores(clean, found, ablated, once).items()}
 
 
 def errors(clean: Losses, found: Losses, ablated: Losses, rng: np.random.Generator) -> dict[str, float]:
     """The standard error of each score from the luck of the text: windows drawn again with replacement."""
-    draws = rng.integers(0, len(clean.tokens), (RESAMPLES, len(clean.tokens)))
-    again = [recovered(*(_rows(each, rows) for each in (clean, found, ablated))) for rows in draws]
-    return {name: float(np.std([one[name] for one in again], ddof=1)) for name in again[0]}
+    windows = len(clean.tokens)
+    often = rng.multinomial(windows, np.full(windows, 1 / windows), RESAMPLES).astype(float)
+    return {name: float(value.std(ddof=1)) for name, value in _scores(clean, found, ablated, often).items()}
 
 
-def _rows(part: Losses, rows: np.ndarray) -> Losses:
-    return Losses(part.tokens[rows], part.cross_entropy[rows], part.divergence[rows])
+def _scores(clean: Losses, found: Losses, ablated: Losses, often: Float[np.ndarray, "r b"]) -> dict[str, np.ndarray]:
+    """The scores with every window as often as is said, once for each row."""
+    tokens = often @ clean.tokens
+    was, now, worst = (often @ each.cross_entropy for each in (clean, found, ablated))
+    apart, furthest = often @ found.divergence, often @ ablated.divergence
+    return {
+        "ce": _share(now, tokens),
+        "kl": _share(apart, tokens),
+        "loss_recovered": _share(worst - now, worst - was),
+        "kl_recovered": _share(furthest - apart, furthest),
+    }
 
 
-def _share(part: float, whole: float) -> float:
-    return float(part / whole) if whole else float("nan")
+def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    return np.divide(part, whole, out=np.full_like(whole, np.nan), where=whole != 0)
