@@ -117,7 +117,7 @@ def test_help_names_every_option(command, capsys):
 
 def test_a_signal_stops_it_and_the_same_command_goes_on(folders, tmp_path, capsys):
     """A real process, a real signal; then the same shards as one that was not stopped."""
-    (tmp_path / "long.txt").write_text("\n\n".join(["the cat sat on it and then ran"] * 4000))
+    (tmp_path / "long.txt").write_text("\n\n".join(["the cat sat on it and then ran"] * 1200))
     words = ["capture", str(folders["llama"]), str(tmp_path / "long.txt"), "--site", "model.layers.2", "--batch", "64"]
     command = [sys.executable, "-c", "from unbraid.cli import main; main()", *words, "--out", str(tmp_path / "a")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
