@@ -23,7 +23,7 @@ from unbraid.progress import Silent
 
 REAL = Path(__file__).parents[1] / "real-data"
 TEXT = REAL / "wikitext-2" / "test.txt"
-TOKENS, LAYER, REPEATS = 16_384, 3, 5
+TOKENS, LAYER, REPEATS = 32_768, 3, 5
 
 
 def capture() -> Iterator[Figure]:
