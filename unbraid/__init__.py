@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from unbraid.sweeps.execute import load_stack
     from unbraid.training.fit import fit
     from unbraid.training.schedule import Training
-    from unbraid.worlds import Superposition, World
+    from unbraid.worlds import Activations, Superposition, World
 
 __version__ = "0.1.0"
 
@@ -33,6 +33,7 @@ if "torch" not in sys.modules:
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
 _HOMES = {
+    "Activations": "unbraid.worlds",
     "BatchTopK": "unbraid.dictionaries",
     "Codes": "unbraid.codes",
     "Dictionary": "unbraid.dictionaries",
@@ -57,6 +58,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Activations",
     "BatchTopK",
     "Codes",
     "Dictionary",

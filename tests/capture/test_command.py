@@ -1,21 +1,15 @@
 """`unbraid capture` and `unbraid diagnose` as a user meets them."""
 
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import pytest
 import torch
 
 from unbraid import cli
 from unbraid.capture.shards import Shards
-
-ROOT = Path(__file__).parents[2]
+from unbraid.progress import Silent
 
 
 def unbraid(capsys, *words):
@@ -115,21 +109,26 @@ def test_help_names_every_option(command, capsys):
     assert all(word in out for word in expected[command])
 
 
-def test_a_signal_stops_it_and_the_same_command_goes_on(folders, tmp_path, capsys):
-    """A real process, a real signal; then the same shards as one that was not stopped."""
-    (tmp_path / "long.txt").write_text("\n\n".join(["the cat sat on it and then ran"] * 4000))
-    words = ["capture", str(folders["llama"]), str(tmp_path / "long.txt"), "--site", "model.layers.2", "--batch", "64"]
-    command = [sys.executable, "-c", "from unbraid.cli import main; main()", *words, "--out", str(tmp_path / "a")]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
-    waited = time.monotonic() + 60
-    while not (tmp_path / "a" / "manifest.json").is_file() and time.monotonic() < waited:
-        time.sleep(0.02)
-    process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 143
-    assert "go on with: unbraid capture" in err
+class Signalled(Silent):
+    """Sends a real signal to this process once the third batch has run."""
+
+    batches = 0
+
+    def advance(self, stack: int, step: int) -> None:
+        super().advance(stack, step)
+        self.batches += 1
+        if self.batches == 3:
+            signal.raise_signal(signal.SIGTERM)
+
+
+def test_a_signal_stops_it_and_the_same_command_goes_on(folders, text, tmp_path, capsys, monkeypatch):
+    words = ["capture", str(folders["llama"]), str(text), "--site", "model.layers.2", "--batch", "64", "--out"]
+    with monkeypatch.context() as patched:
+        patched.setattr("unbraid.working.watcher", lambda quiet: Signalled())
+        code, _, err = unbraid(capsys, *words, tmp_path / "a")
+    assert code == 143
+    assert f"go on with: unbraid capture {folders['llama']} {text} --site model.layers.2" in err
     for name in ("a", "b"):
-        assert unbraid(capsys, *words, "--out", tmp_path / name, "-q")[0] == 0
+        assert unbraid(capsys, *words, tmp_path / name, "-q")[0] == 0
     found = [{path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("a", "b")]
     assert found[0] == found[1]

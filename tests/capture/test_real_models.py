@@ -8,7 +8,10 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from materials.stories import MODEL_BYTES, Piece, packed, pieces
+from unbraid.capture.capturing import Capturing, capture
 from unbraid.capture.sites import read, site
+from unbraid.capture.texts import documents
+from unbraid.progress import Silent
 
 TEXTS = [
     "Once upon a time, there was a little girl named Lily.",
@@ -133,3 +136,24 @@ def test_minilm_puts_like_sentences_together(minilm):
     means = torch.nn.functional.normalize((rows * mask).sum(1) / mask.sum(1), dim=1)
     cosine = means @ means.T
     assert cosine[0, 1] > 0.45 > 0.2 > cosine[0, 2]
+
+
+@pytest.mark.parametrize(("kind", "layer"), [("stories15m", 3), ("minilm", 2)])
+def test_a_capture_of_a_real_model_is_what_transformers_says(kind, layer, request, real_data, tmp_path):
+    """A hundred tokens of an encyclopaedia, against transformers' own hidden states of each paragraph alone."""
+    model = request.getfixturevalue(kind)
+    text = real_data / "wikitext-2" / "test.txt"
+    where = site(model, f"blocks.{layer}.hook_resid_post")
+    shards = capture(model, where, text, tmp_path / "out", Capturing(tokens=100, context=64), Silent())
+    rows = np.arange(100)
+    found, documents_of = shards.activations(rows), shards.column("documents", rows)
+    paragraphs = list(itertools.islice(documents(text), 3))
+    for number in np.unique(documents_of):
+        given = model.tokenizer(paragraphs[number], truncation=True, max_length=64, return_tensors="pt")
+        truth = model.model(**given, output_hidden_states=True).hidden_states[layer + 1][0]
+        mine = rows[documents_of == number]
+        mine = mine[: len(truth)]
+        places = shards.column("positions", mine)
+        first = np.flatnonzero(np.diff(places, prepend=-1) < 0)  # where its second window begins
+        mine, places = (some[: first[0]] if len(first) else some for some in (mine, places))
+        torch.testing.assert_close(found[mine], truth[places], rtol=1e-3, atol=1e-4)

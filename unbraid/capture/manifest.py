@@ -99,5 +99,6 @@ def fingerprint(tensors: Mapping[str, Tensor]) -> str:
 
 
 def tokenizer_fingerprint(model: Model) -> str:
-    vocabulary = sorted(model.tokenizer.get_vocab().items())
-    return hashlib.sha256(json.dumps(vocabulary).encode()).hexdigest()
+    vocabulary = model.tokenizer.get_vocab()
+    in_order = sorted(vocabulary, key=vocabulary.__getitem__)
+    return hashlib.sha256("\0".join(in_order).encode()).hexdigest()

@@ -15,7 +15,7 @@ from unbraid.axes import Bool, Int, Tensor
 from unbraid.capture.models import Model
 from unbraid.errors import Refusal
 
-TOGETHER = 256
+TOGETHER = 64
 """So many documents are tokenised at a time."""
 
 
