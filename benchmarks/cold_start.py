@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from benchmarks.figure import Figure, answer
 from unbraid.axes import Tensor
 
-FEATURES, L1, BATCH, REACHED, LOOK_EVERY, MOST = 1024, 0.1778279, 4096, 0.95, 100, 4_000
+FEATURES, L1, BATCH, REACHED, LOOK_EVERY, MOST = 1024, 0.1778279, 4096, 0.95, 100, 2_000
 RATES = (3e-3, 5e-3, 1e-2)
 
 

@@ -54,7 +54,7 @@ def _price(group: list[Member]) -> Price:
         now = time.perf_counter()
         seconds.append(now - began)
         began = now
-        if len(seconds) >= min(TAKEN, 100 * 4096 // features):
+        if len(seconds) >= min(TAKEN, 200 * 4096 // features):
             break
     ours = sum(seconds) + statistics.median(seconds[-LAST:]) * (steps - len(seconds))
     _, step = sae_lens(features, first.world.dimensions, first.training.batch, 0.1, 1e-3)
