@@ -3,7 +3,7 @@
 Short on purpose: with one block it is the specification that the tests hold the fast way against.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,8 +14,10 @@ from unbraid.coactivation.pairs import Kind, Pairs
 from unbraid.coactivation.selection import Block, Chosen, Located
 from unbraid.codes import Codes
 
-BLOCK = 1 << 22
+BLOCK = 1 << 20
 """So many pairs are looked at at a time."""
+KEPT = 1 << 24
+"""Where there are no more pairs than this, the blocks are kept for the next question."""
 
 
 @dataclass(frozen=True)
@@ -31,21 +33,23 @@ class Blocked(Pairs):
         return cls(dense.shape[1], codes.width, dense.sum(1).double().numpy(), _squares(dense).numpy(), held)
 
     def blocks(self, kind: Kind) -> Iterator[Block]:
+        if kind not in self.known and self.members * self.width**2 <= KEPT:
+            self.known[kind] = list(self._make_blocks(kind))
+        return iter(self.known[kind]) if kind in self.known else self._make_blocks(kind)
+
+    def _make_blocks(self, kind: Kind) -> Iterator[Block]:
         offsets, scales = self.line(kind)
         height = max(1, BLOCK // self.width)
         for member, values in enumerate(self.codes.to_dense()):
             offset, scale = (torch.from_numpy(part[member]).to(values.dtype) for part in (offsets, scales))
             for low in range(0, self.width, height):
                 rows = slice(low, low + height)
-                sums = torch.triu(values[:, rows].T @ values[:, low:], diagonal=1)
-                scores = (sums - torch.outer(offset[rows], offset[low:])) * torch.outer(scale[rows], scale[low:])
-                scores = torch.where(sums != 0, scores, 0).numpy()
-                beyond = self.width - low
-
-                def locate(places: np.ndarray, low: int = low, beyond: int = beyond) -> Located:
-                    return low + places // beyond, low + places % beyond
-
-                yield Block(member, scores.reshape(-1), locate)
+                scores = values[:, rows].T @ values[:, low:]
+                scores.triu_(diagonal=1)
+                if kind == "pearson":
+                    scores -= torch.outer(offset[rows], offset[low:]).mul_(scores != 0)
+                scores.mul_(scale[rows, None]).mul_(scale[low:])
+                yield Block(member, scores.flatten().numpy(), _locator(low, self.width - low))
 
     def pull(self, chosen: Chosen, weights: np.ndarray, own: np.ndarray) -> Float[Tensor, "m b k"]:
         dense = self.codes.to_dense()
@@ -65,3 +69,7 @@ class Blocked(Pairs):
 
 def _squares(dense: Float[Tensor, "m b f"]) -> Float[Tensor, "m f"]:
     return torch.linalg.vector_norm(dense, dim=1, dtype=torch.float64).square()
+
+
+def _locator(low: int, beyond: int) -> Callable[[np.ndarray], Located]:
+    return lambda places: (low + places // beyond, low + places % beyond)
