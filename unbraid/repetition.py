@@ -1,6 +1,7 @@
 """How much a dictionary says twice: features that point alike, and features that fire alike.
 
-Measured on no more than `SAMPLES` of the samples that score it: see `metrics/redundancy.py`, `coactivation/correlation.py`.
+Measured on no more than `SAMPLES` of the samples that score it; the formulas are in `metrics/redundancy.py` and
+`coactivation/correlation.py`.
 """
 
 from collections.abc import Callable, Sequence

@@ -63,8 +63,8 @@ METRICS = {
     ),
     "correlation": Wording(
         "Correlation",
-        "mean absolute correlation of the 0.1 % of pairs of features that fire most alike; the ceiling is the truth's",
-        "nearest the ceiling is best",
+        "mean absolute correlation of the 0.1 % of pairs of features that fire most alike; the truth has some too",
+        "lower is better, down to the ceiling",
     ),
     "loss_recovered": Wording(
         "Loss recovered",
