@@ -20,7 +20,7 @@ LAYERS = [
     {"mechanisms"},
     {"training"},
     {"metrics", "statistics"},
-    {"judging"},
+    {"judging", "repetition"},
     {"estimator", "scoring"},
     {"sweeps"},
     {"studies"},

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import torch
+from scipy.integrate import quad
+from scipy.stats import beta
 from sklearn.metrics import f1_score
 
 from unbraid.dictionaries import Dictionary, Relu, Stack, TopK
@@ -86,7 +88,7 @@ def test_scores_print_as_a_table_with_chance_and_ceiling():
     text = str(score(Stack.start(Dictionary(features=16), 24, [0, 1]), SMALL, 1024))
     assert "chance" in text
     assert "ceiling" in text
-    assert len(text.splitlines()) == 12
+    assert len(text.splitlines()) == 14
 
 
 def simply(encode, decode, match: torch.Tensor, world: World, samples: int) -> dict[str, torch.Tensor]:
@@ -193,3 +195,29 @@ def test_a_dictionary_built_to_absorb_does_so_whenever_the_child_is_strong_enoug
     by_child = scores.tables["absorption"][0]
     assert by_child[parents < 0].isnan().all()
     assert ((by_child[parents >= 0] - 0.8).abs() < 0.1).all()
+
+
+# Repetition
+
+
+def test_chance_of_redundancy_is_the_expected_largest_cosine_of_random_directions():
+    """cos² of two random directions has a Beta(½, (d-1)/2) law; the largest of n independent ones, E = ∫ 1 - cdf^n."""
+    world = Superposition(dimensions=32, features=12, active=2.0)
+    scores = score(Stack.start(Dictionary(features=64), 32, [0]), world, samples=1024)
+    law = beta(0.5, 31 / 2)
+    expected = quad(lambda cosine: 1 - law.cdf(cosine**2) ** 63, 0, 1)[0]
+    assert scores.chance["redundancy"] == pytest.approx(expected, abs=0.015)
+    assert scores.values["redundancy"].item() == pytest.approx(expected, abs=0.03)  # untrained is chance
+
+
+def test_a_dictionary_that_has_everything_twice_repeats_itself_wholly_and_the_truth_does_not():
+    one = perfect(SMALL)
+    twice = one.with_parameters({name: torch.cat([p, p], 1) for name, p in one.parameters().items()})
+    scores = score(twice, SMALL, samples=4096)
+    assert scores.values["redundancy"].item() == pytest.approx(1, abs=1e-5)
+    assert scores.values["correlation"].item() == pytest.approx(1, abs=1e-5)  # 10 pairs, and 12 that are one
+    once = score(one, SMALL, samples=4096)
+    for name in ("redundancy", "correlation"):
+        assert once.values[name].item() == pytest.approx(once.ceiling[name], abs=0.01)
+    assert once.ceiling["correlation"] < 0.05  # features fire independently
+    assert "correlation" in once.chance

@@ -5,11 +5,12 @@ fires, early in training, a list of every feature is cheaper written without its
 slot j *is* feature j. Both layouts mean the same and agree; everything downstream asks through this one face.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch.nn.functional import embedding_bag
+from torch.nn.functional import embedding_bag, pad
 
 from unbraid.axes import Float, Int, Tensor
 
@@ -25,6 +26,18 @@ class Codes:
     @classmethod
     def dense(cls, values: Float[Tensor, "m b f"]) -> "Codes":
         return cls(None, values, values.shape[-1])
+
+    @classmethod
+    def after_one_another(cls, parts: "Sequence[Codes]") -> "Codes":
+        """The samples of all parts; lists as long as the longest, or dense where one is."""
+        if any(part.features is None for part in parts):
+            return cls.dense(torch.cat([part.to_dense() for part in parts], 1))
+        slots = max(part.values.shape[-1] for part in parts)
+        features, values = (
+            torch.cat([pad(one, (0, slots - one.shape[-1])) for one in of_all], 1)
+            for of_all in ([part.features for part in parts if part.features is not None], [p.values for p in parts])
+        )
+        return cls(features, values, parts[0].width)
 
     def to_dense(self) -> Float[Tensor, "m b f"]:
         if self.features is None:

@@ -8,6 +8,7 @@ what needs one is left out: there is no ceiling, and chance is only that of reco
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from unbraid.dictionaries.lists import encode
 from unbraid.dictionaries.stack import Dictionary, Stack
 from unbraid.metrics import absorption, fidelity, firing, recovery, sparsity
 from unbraid.randomness import stream
+from unbraid.repetition import SAMPLES, repetition
 from unbraid.statistics import estimate
 from unbraid.worlds import Batch, World
 
@@ -27,7 +29,10 @@ BATCH = 512
 """Small, because a world may fire by one draw per batch: a score must see many."""
 CHANCE_DRAWS = 3
 NO_CEILING = ("density", "dead")
-CHANCE_KEPT = ("mmcs", "mcc", "recovered", "precision", "recall", "f1", "absorption", "absorption_fraction")
+CHANCE_KEPT = (
+    *("mmcs", "mcc", "recovered", "precision", "recall", "f1"),
+    *("absorption", "absorption_fraction", "redundancy", "correlation"),
+)
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,7 @@ class _Reader:
     """Where features have parents."""
     encode: Callable[[Batch], Codes]
     decode: Callable[[Codes], Tensor]
+    repeats: Callable[[Sequence[Batch]], dict[str, Tensor]]
 
     @classmethod
     def of(
@@ -85,8 +91,9 @@ class _Reader:
         decode: Callable[[Codes], Tensor],
         world: World,
     ) -> "_Reader":
+        repeats = partial(repetition, directions, encode)
         if not world.is_planted:
-            return cls({}, {}, torch.zeros(len(directions), 0, dtype=torch.long), None, encode, decode)
+            return cls({}, {}, torch.zeros(len(directions), 0, dtype=torch.long), None, encode, decode, repeats)
         cosine = recovery.cosines(world.directions, directions)
         matched = recovery.match(cosine)
         values = {
@@ -101,7 +108,7 @@ class _Reader:
         }
         hierarchy = bool((world.parents >= 0).any())
         families = absorption.Families.of(world.directions, directions, matched, world.parents) if hierarchy else None
-        return cls(values, tables, matched, families, encode, decode)
+        return cls(values, tables, matched, families, encode, decode, repeats)
 
 
 def _readers(found: Stack | Fitted, world: World) -> list[_Reader]:
@@ -124,7 +131,10 @@ def _random_readers(found: Stack | Fitted, world: World) -> list[_Reader]:
 
 
 def _narrowed(one: Stack, reader: _Reader) -> _Reader:
-    """The same with only the matched features read, where others do not bear on them: what chance is asked for."""
+    """The same with only the matched features read, where others do not bear on them: what chance is asked for.
+
+    How much it repeats itself is still asked of the whole.
+    """
     if not isinstance(one.activation, Relu) or bool((reader.columns < 0).any()):
         return reader
     kept = {name: p[:, reader.columns[0]] for name, p in one.parameters().items()}
@@ -203,13 +213,15 @@ class _Examination:
 
 
 def _examine(readers: Sequence[_Reader], world: World, samples: int) -> _Examination:
-    """Every reader on the same evaluation batches, each made once."""
+    """Every reader on the same evaluation batches, each made once; the first of them are kept."""
     tallies: list[_Tally] = []
+    kept: list[Batch] = []
     for position in range(-(-samples // BATCH)):
         batch = world.batch(position, min(BATCH, samples - position * BATCH), split="evaluation")
+        kept += [batch] if (position + 1) * BATCH <= SAMPLES else []
         parts = [_Tally.of(reader, batch) for reader in readers]
         tallies = [a + b for a, b in zip(tallies, parts, strict=True)] if tallies else parts
-    values = [{**reader.values, **tally.values()} for reader, tally in zip(readers, tallies, strict=True)]
+    values = [{**r.values, **tally.values(), **r.repeats(kept)} for r, tally in zip(readers, tallies, strict=True)]
     tables = [{**reader.tables, **tally.tables()} for reader, tally in zip(readers, tallies, strict=True)]
     return _Examination(_joined(values), _joined(tables), tallies[0].moments.variance())
 

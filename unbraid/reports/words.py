@@ -56,6 +56,16 @@ METRICS = {
         "the share of a parent that its children's matches write, where a child fires; compare at equal L0",
         "lower is better",
     ),
+    "redundancy": Wording(
+        "Redundancy",
+        "mean over features that fire of the largest cosine of its direction with another's, in absolute value",
+        "lower is better",
+    ),
+    "correlation": Wording(
+        "Correlation",
+        "mean absolute correlation of the 0.1 % of pairs of features that fire most alike; the truth has some too",
+        "lower is better, down to the ceiling",
+    ),
     "loss_recovered": Wording(
         "Loss recovered",
         "what the model keeps of its loss with reconstructions spliced in: 1 as it was, 0 as with zeros",
