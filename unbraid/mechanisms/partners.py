@@ -62,6 +62,7 @@ def meet(starts, features, momentum, gain, partners, together, fires):
                         number += 1
                     counts[j] += 1
             counts[i] = 0
+            met[:number].sort()  # so that the order of slots does not decide between equals
             _update(partners[i], together[i], before, counts, met[:number], momentum, gain)
             fires[i] = momentum * fires[i] + gain * np.float32(firsts[i + 1] - firsts[i])
 
