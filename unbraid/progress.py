@@ -36,9 +36,13 @@ class Watcher(ABC):
         total = sum(steps * cost for steps, cost in self._works)
         return self._done / total if total else 0.0
 
-    @abstractmethod
     def show(self, stack: int, line: Tree) -> None:
         """A line was logged."""
+        self.note(self._words(stack, line), line["step"] == self._works[stack][0])
+
+    @abstractmethod
+    def note(self, words: str, last: bool = False) -> None:
+        """How far it is, in words that the next ones may replace, unless they are the last."""
 
     @abstractmethod
     def stage(self, words: str) -> None:
@@ -55,8 +59,9 @@ class Watcher(ABC):
         return None
 
     def _words(self, stack: int, line: Tree) -> str:
-        """Means over members: MMCS, L0 and the costs."""
-        numbers = {"MMCS": line["mmcs"], "L0": line["l0"], **line["terms"]}
+        """Means over members: MMCS where there is a truth, L0 and the costs."""
+        shown_first = {"MMCS": line.get("mmcs"), "L0": line["l0"]}
+        numbers = {**{name: values for name, values in shown_first.items() if values is not None}, **line["terms"]}
         shown = "  ".join(f"{name} {sum(values) / len(values):.3g}" for name, values in numbers.items())
         steps = self._works[stack][0]
         return f"stack {stack + 1}/{len(self._works)}  step {line['step']}/{steps}  {shown}"
@@ -65,7 +70,7 @@ class Watcher(ABC):
 class Silent(Watcher):
     """Shows no progress; what a person should know still goes to standard error."""
 
-    def show(self, stack: int, line: Tree) -> None:
+    def note(self, words: str, last: bool = False) -> None:
         return None
 
     def stage(self, words: str) -> None:
@@ -88,11 +93,11 @@ class Lines(Watcher):
         super().advance(stack, step)
         self._first = self._first or (time.monotonic(), self.share)
 
-    def show(self, stack: int, line: Tree) -> None:
+    def note(self, words: str, last: bool = False) -> None:
         now = time.monotonic()
-        if now - self._last >= SECONDS_BETWEEN_LINES or line["step"] == self._works[stack][0]:
+        if now - self._last >= SECONDS_BETWEEN_LINES or last:
             self._last = now
-            self._print(f"{self._words(stack, line)}  {self._left(now)}")
+            self._print(f"{words}  {self._left(now)}")
 
     def stage(self, words: str) -> None:
         self._print(words)
@@ -142,8 +147,8 @@ class Bar(Watcher):
         super().advance(stack, step)
         self._progress.update(self._task, completed=self.share)
 
-    def show(self, stack: int, line: Tree) -> None:
-        self._progress.words = self._words(stack, line)
+    def note(self, words: str, last: bool = False) -> None:
+        self._progress.words = words
 
     def stage(self, words: str) -> None:
         self._progress.words = words
@@ -168,6 +173,9 @@ class OneOfMany(Watcher):
 
     def show(self, stack: int, line: Tree) -> None:
         self._whole.show(self._place + stack, line)
+
+    def note(self, words: str, last: bool = False) -> None:
+        self._whole.note(words, last)
 
     def stage(self, words: str) -> None:
         self._whole.stage(words)

@@ -2,11 +2,12 @@
 
 Chance is what random directions of the same number score, fired by the same rule (for reconstruction: answering the
 mean). The ceiling is an oracle of the same size: the most frequent true features as directions, the truth as codes.
-Members are examined one at a time, and where codes are lists at the cost of what fired.
+Members are examined one at a time, and where codes are lists at the cost of what fired. Where no truth was planted,
+what needs one is left out: there is no ceiling, and chance is only that of reconstruction.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from unbraid.dictionaries.activations import Relu
 from unbraid.dictionaries.baselines.baseline import Fitted
 from unbraid.dictionaries.lists import encode
 from unbraid.dictionaries.stack import Dictionary, Stack
-from unbraid.metrics import fidelity, firing, recovery, sparsity
+from unbraid.metrics import absorption, fidelity, firing, recovery, sparsity
 from unbraid.randomness import stream
 from unbraid.statistics import estimate
 from unbraid.worlds import Batch, World
@@ -26,7 +27,7 @@ BATCH = 512
 """Small, because a world may fire by one draw per batch: a score must see many."""
 CHANCE_DRAWS = 3
 NO_CEILING = ("density", "dead")
-CHANCE_KEPT = ("mmcs", "mcc", "recovered", "precision", "recall", "f1")
+CHANCE_KEPT = ("mmcs", "mcc", "recovered", "precision", "recall", "f1", "absorption", "absorption_fraction")
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,12 @@ class Scores:
 def score(found: Stack | Fitted, world: World, samples: int = 20_480) -> Scores:
     """All scores of every member, on samples that no training has seen."""
     measured = _examine(_readers(found, world), world, samples)
+    fidelity_chance = {"explained_variance": 0.0, "reconstruction_error": float(measured.variance)}
+    if not world.is_planted:
+        return Scores(measured.values, fidelity_chance, {}, measured.tables)
     chance = _mean(_examine(_random_readers(found, world), world, samples).values)
-    kept_chance = {name: chance[name] for name in CHANCE_KEPT}
-    kept_chance |= {"explained_variance": 0.0, "reconstruction_error": float(measured.variance)}
+    kept_chance = {name: chance[name] for name in CHANCE_KEPT if name in chance}
+    kept_chance |= fidelity_chance
     ceiling = _mean(_examine([_oracle_reader(found.features, world)], world, samples).values)
     kept_ceiling = {name: value for name, value in ceiling.items() if name not in NO_CEILING}
     return Scores(measured.values, kept_chance, kept_ceiling, measured.tables)
@@ -68,6 +72,8 @@ class _Reader:
     tables: dict[str, Tensor]
     columns: Int[Tensor, "m n"]
     """Where in the codes the match of each true feature is; -1 where it has none."""
+    families: absorption.Families | None
+    """Where features have parents."""
     encode: Callable[[Batch], Codes]
     decode: Callable[[Codes], Tensor]
 
@@ -79,6 +85,8 @@ class _Reader:
         decode: Callable[[Codes], Tensor],
         world: World,
     ) -> "_Reader":
+        if not world.is_planted:
+            return cls({}, {}, torch.zeros(len(directions), 0, dtype=torch.long), None, encode, decode)
         cosine = recovery.cosines(world.directions, directions)
         matched = recovery.match(cosine)
         values = {
@@ -91,7 +99,9 @@ class _Reader:
             "matched_cosine": recovery.matched_cosine(cosine, matched),
             "match": matched,
         }
-        return cls(values, tables, matched, encode, decode)
+        hierarchy = bool((world.parents >= 0).any())
+        families = absorption.Families.of(world.directions, directions, matched, world.parents) if hierarchy else None
+        return cls(values, tables, matched, families, encode, decode)
 
 
 def _readers(found: Stack | Fitted, world: World) -> list[_Reader]:
@@ -120,7 +130,7 @@ def _narrowed(one: Stack, reader: _Reader) -> _Reader:
     kept = {name: p[:, reader.columns[0]] for name, p in one.parameters().items()}
     narrow = one.with_parameters(kept)
     columns = torch.arange(narrow.features)[None]
-    return _Reader(reader.values, reader.tables, columns, lambda batch: encode(narrow, batch.x), narrow.decode)
+    return replace(reader, columns=columns, encode=lambda batch: encode(narrow, batch.x), decode=narrow.decode)
 
 
 def _oracle_reader(features: int, world: World) -> _Reader:
@@ -137,29 +147,38 @@ def _oracle_reader(features: int, world: World) -> _Reader:
 class _Tally:
     """Firing, reconstruction and counts of a reader; those of parts add up."""
 
-    fired: firing.FiringCounts
+    fired: firing.FiringCounts | None
     moments: fidelity.Moments
     counts: Int[Tensor, "m f"]
+    absorbed: absorption.AbsorptionCounts | None
 
     @classmethod
     def of(cls, reader: _Reader, batch: Batch) -> "_Tally":
         codes = reader.encode(batch)
-        counts = codes.counts()
+        counts, moments = codes.counts(), fidelity.Moments.of(batch.x, reader.decode(codes))
+        if not reader.columns.shape[1]:
+            return cls(None, moments, counts, None)
         true, strengths = _slots(batch.truth)
         partner = reader.columns[:, true]
-        together = (codes.at(partner.clamp_min(0)) != 0) & (partner >= 0)
+        values = codes.at(partner.clamp_min(0)) * (partner >= 0)
         learned = counts.gather(1, reader.columns.clamp_min(0)) * (reader.columns >= 0)
-        fired = firing.count_firing(true, together, strengths != 0, learned)
-        return cls(fired, fidelity.Moments.of(batch.x, reader.decode(codes)), counts)
+        fired = firing.count_firing(true, values != 0, strengths != 0, learned)
+        families = reader.families
+        absorbed = absorption.count_absorption(families, true, strengths, values) if families else None
+        return cls(fired, moments, counts, absorbed)
 
     def __add__(self, other: "_Tally") -> "_Tally":
-        return _Tally(self.fired + other.fired, self.moments + other.moments, self.counts + other.counts)
+        fired = self.fired + other.fired if self.fired and other.fired else None
+        absorbed = self.absorbed + other.absorbed if self.absorbed and other.absorbed else None
+        return _Tally(fired, self.moments + other.moments, self.counts + other.counts, absorbed)
 
     def values(self) -> dict[str, Tensor]:
+        found, absorbed = self.fired, self.absorbed
+        against_truth = {name: firing.mean_over_fired(each, found) for name, each in self._against_truth() if found}
+        if absorbed:
+            against_truth |= {"absorption": absorbed.rate(), "absorption_fraction": absorbed.mean_fraction()}
         return {
-            "precision": firing.mean_over_fired(self.fired.precision(), self.fired),
-            "recall": firing.mean_over_fired(self.fired.recall(), self.fired),
-            "f1": firing.mean_over_fired(self.fired.f1(), self.fired),
+            **against_truth,
             "l0": sparsity.l0(self.counts, self.moments.samples),
             "density": sparsity.density(self.counts, self.moments.samples).mean(-1),
             "dead": sparsity.dead(self.counts).double(),
@@ -168,12 +187,12 @@ class _Tally:
         }
 
     def tables(self) -> dict[str, Tensor]:
-        return {
-            "precision": self.fired.precision(),
-            "recall": self.fired.recall(),
-            "f1": self.fired.f1(),
-            "density": sparsity.density(self.counts, self.moments.samples),
-        }
+        own = {"absorption": self.absorbed.by_child()} if self.absorbed else {}
+        return {**dict(self._against_truth()), **own, "density": sparsity.density(self.counts, self.moments.samples)}
+
+    def _against_truth(self) -> list[tuple[str, Tensor]]:
+        fired = self.fired
+        return [("precision", fired.precision()), ("recall", fired.recall()), ("f1", fired.f1())] if fired else []
 
 
 @dataclass(frozen=True)

@@ -48,10 +48,11 @@ def cosines(findings: Findings) -> Plate:
 def firing_rates(findings: Findings) -> Plate:
     """How often learned features fire, beside how often the planted ones do."""
     settings = findings.drawn
+    truth = "Grey: the planted truth; a dictionary that found it has the same outline. " if findings.is_planted else ""
     caption = (
         "How many features of a dictionary (y, mean over replicates) fire how often (x, share of samples, log scale). "
-        "Grey: the planted truth; a dictionary that found it has the same outline. Features that never fired have no "
-        f"place on a log scale: the legend counts them, as a mean over replicates.{left_out(findings, settings)}"
+        f"{truth}Features that never fired have no place on a log scale: the legend counts them, as a mean over "
+        f"replicates.{left_out(findings, settings)}"
     )
     return Plate("Firing rates", caption, [_rates_picture(findings, settings)])
 
@@ -99,10 +100,7 @@ def _rates_picture(findings: Findings, settings: list[Setting]) -> Picture:
     found = [findings.table(setting, "density") for setting in settings]
     planted = findings.probabilities(settings[0])
     edges = _edges(np.concatenate([planted, *[table.ravel() for table in found]]))
-    axes.hist(planted, edges.tolist(), color="#cfcfcf", zorder=1)
-    differ = any(not np.array_equal(planted, findings.probabilities(setting)) for setting in settings)
-    whose = " (first setting's)" if differ else ""
-    handles = [Line2D([], [], color="#cfcfcf", linewidth=7, label=f"planted: {len(planted)} true features{whose}")]
+    handles = _draw_planted(axes, findings, settings, edges) if findings.is_planted else []
     for setting, table in zip(settings, found, strict=True):
         drawn = look(findings, setting)
         _draw_rates(axes, drawn, table, edges)
@@ -111,9 +109,16 @@ def _rates_picture(findings: Findings, settings: list[Setting]) -> Picture:
     name_axes(axes, "How often features fire", "firing rate (share of samples)", "features per dictionary")
     key(figure, handles)
     told = "; ".join(f"{setting.label}: {_dead(table)}" for setting, table in zip(settings, found, strict=True))
-    return Picture(
-        "firing-rates", png(figure), f"Histogram of firing rates of learned features over the planted ones. {told}."
-    )
+    over = " over the planted ones" if findings.is_planted else ""
+    return Picture("firing-rates", png(figure), f"Histogram of firing rates of learned features{over}. {told}.")
+
+
+def _draw_planted(axes: Axes, findings: Findings, settings: list[Setting], edges: np.ndarray) -> list[Line2D]:
+    planted = findings.probabilities(settings[0])
+    axes.hist(planted, edges.tolist(), color="#cfcfcf", zorder=1)
+    differ = any(not np.array_equal(planted, findings.probabilities(setting)) for setting in settings)
+    whose = " (first setting's)" if differ else ""
+    return [Line2D([], [], color="#cfcfcf", linewidth=7, label=f"planted: {len(planted)} true features{whose}")]
 
 
 def _draw_rates(axes: Axes, drawn: Look, table: np.ndarray, edges: np.ndarray) -> None:
@@ -123,7 +128,8 @@ def _draw_rates(axes: Axes, drawn: Look, table: np.ndarray, edges: np.ndarray) -
 
 def _edges(rates: np.ndarray) -> np.ndarray:
     """Bins of equal width in the logarithm, over every rate above 0."""
-    low, high = float(rates[rates > 0].min()), float(np.nanmax(rates))
+    fired = rates[rates > 0]
+    low, high = (float(fired.min()), float(fired.max())) if fired.size else (0.1, 1.0)
     return np.geomspace(low / 1.1, high * 1.1, BINS + 1)
 
 

@@ -77,13 +77,23 @@ class Findings:
         """Where a figure comes from, as it says in its corner."""
         return f"run {self.run.name}"
 
+    @property
+    def is_planted(self) -> bool:
+        """Whether the worlds had a truth; activations of real models have none."""
+        return all(case.get("world", {}).get("kind") != "activations" for case in case_configs(self.config))
+
+    @property
+    def leading(self) -> str:
+        """The metric that settings are ranked by."""
+        return "mmcs" if self.is_planted else "explained_variance"
+
     def best(self) -> Setting | None:
         ranked = self.ranked()
-        return ranked[0] if ranked and ranked[0].value("mmcs") is not None else None
+        return ranked[0] if ranked and ranked[0].value(self.leading) is not None else None
 
     def ranked(self) -> list[Setting]:
-        """The settings from the highest MMCS to the lowest, those without one last."""
-        return sorted(self.settings, key=lambda setting: -_or(setting.value("mmcs"), -math.inf))
+        """The settings from the highest MMCS (or explained variance) to the lowest, those without one last."""
+        return sorted(self.settings, key=lambda setting: -_or(setting.value(self.leading), -math.inf))
 
     @cached_property
     def drawn(self) -> list[Setting]:

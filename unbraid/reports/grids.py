@@ -77,7 +77,7 @@ def families(findings: Findings) -> list[Family]:
 
 
 def ratio(features: int, planted: int) -> str:
-    return f"{features:,} (× {features / planted:g})"
+    return f"{features:,} (× {features / planted:g})" if planted else f"{features:,}"
 
 
 def last_name(path: str) -> str:

@@ -9,7 +9,7 @@ from matplotlib.colors import LogNorm, Normalize
 
 from unbraid.reports.canvas import INK, Picture, Plate, blank, name_axes, png
 from unbraid.reports.findings import Findings
-from unbraid.reports.grids import TITLE, Grid, grids, last_name
+from unbraid.reports.grids import TITLE, Grid, grids, last_name, ratio
 from unbraid.reports.published import CLIPPED, Published, published
 from unbraid.reports.words import MISSING
 
@@ -92,7 +92,7 @@ def _picture(findings: Findings, grid: Grid, place: int, matrix: _Matrix, source
             _write_cell(axes, (j, i), matrix, values[i, j], theirs, colours[i, j])
     _write_bounds(axes, grid, matrix)
     axes.set_xticks(range(len(grid.columns)), [f"{column:.2g}" for column in grid.columns], fontsize=TICK)
-    names = [f"{row:,}  (×{row / grid.planted:g})" for row in grid.rows]
+    names = [ratio(row, grid.planted) for row in grid.rows]
     axes.set_yticks(range(len(grid.rows)), names, fontsize=TICK)
     axes.tick_params(length=0)
     title = f"{matrix.title}\n{grid.name}" if grid.name else matrix.title

@@ -23,7 +23,7 @@ from unbraid.reports.canvas import (
     short,
 )
 from unbraid.reports.findings import MOST_ROWS, Findings, Score, Setting, finite
-from unbraid.reports.words import PLOTTED, estimate, wording
+from unbraid.reports.words import PLOTTED, UNPLANTED, estimate, wording
 
 CHANCE: LineStyleType = (0.0, (2.0, 1.2))
 
@@ -31,7 +31,8 @@ CHANCE: LineStyleType = (0.0, (2.0, 1.2))
 def scores(findings: Findings) -> Plate:
     """A row a setting: every replicate, the mean with its interval, chance and ceiling."""
     settings = findings.settings if len(findings.settings) <= MOST_ROWS else findings.drawn
-    kept = [metric for metric in PLOTTED if any(metric in setting.scores for setting in settings)]
+    plotted = PLOTTED if findings.is_planted else UNPLANTED
+    kept = [metric for metric in plotted if any(metric in setting.scores for setting in settings)]
     caption = (
         "Each row is a setting. Small dots: one per replicate. Large marker: their mean, with its 95 % interval as a "
         f"bar (often narrower than the marker). {_bounds(findings)}{left_out(findings, settings)}"
@@ -43,6 +44,8 @@ def scores(findings: Findings) -> Plate:
 def _bounds(findings: Findings) -> str:
     if "embedding" in findings.config:
         return "Dashed tick: chance, the same samples with their features dealt anew."
+    if not findings.is_planted:
+        return "Dashed tick: chance, answering the mean. No truth was planted, so there is no ceiling. 1 is perfect."
     return (
         "Dashed tick: chance, a random dictionary of the same size. Solid tick: the ceiling, an oracle of the same "
         "size. Scores have no unit; 1 is perfect."

@@ -42,6 +42,8 @@ def scored(findings: Findings) -> str:
             f"{error_bar(findings)} Chance is the picture of the same samples with every feature's strengths dealt "
             "anew among them: each fires as often as before, and independently of the others."
         )
+    if not findings.is_planted:
+        meaning = f"{error_bar(findings)} Chance is answering the mean. There is no planted truth, and so no ceiling."
     return markup.paragraph(meaning) + _tables(findings, metrics)
 
 
@@ -103,7 +105,8 @@ def _tables(findings: Findings, metrics: Sequence[str]) -> str:
     if len(settings) <= MOST_ROWS:
         return _folded(metrics, _first(findings), lambda kept: _score_table(settings, kept))
     best = findings.ranked()[:MOST_LINES]
-    few = f"The {len(best)} settings of the highest MMCS; every score of every setting is in scores.json."
+    leading = wording(findings.leading).heading
+    few = f"The {len(best)} settings of the highest {leading}; every score of every setting is in scores.json."
     shown = _folded(metrics, _first(findings), lambda kept: _score_table(best, kept))
     every = _score_table(settings, [metric for metric in metrics if metric in MAIN])
     return markup.paragraph(few) + shown + markup.fold(f"All {len(settings)} settings", every)

@@ -6,6 +6,8 @@ from unbraid.config import REPLICATES, Tree
 from unbraid.reports.findings import Findings, Setting, case_configs, flat_sweep, sweep_size
 from unbraid.reports.words import count, estimate, interval, number
 
+NO_TRUTH = "No truth was planted in them: MMCS and the other scores against a truth are left out."
+
 
 def what_was_run(config: Tree) -> list[str]:
     """The dictionaries and their training, the world, and what was compared: a sentence each."""
@@ -29,6 +31,8 @@ def headline(findings: Findings) -> str:
         return _evenest(findings)
     if best is None:
         return "No setting has an MMCS: nothing can be said about recovery."
+    if not findings.is_planted:
+        return _unplanted(findings, best)
     score = best.scores["mmcs"]
     amount = len(findings.settings)
     subject = f"Best of {amount} settings: {best.label}" if amount > 1 else "The dictionary"
@@ -41,10 +45,18 @@ def headline(findings: Findings) -> str:
     return f"{subject} recovers MMCS {estimate('mmcs', score)}{where}."
 
 
+def _unplanted(findings: Findings, best: Setting) -> str:
+    """What can be said without a truth, and what cannot."""
+    amount = len(findings.settings)
+    subject = f"Best of {amount} settings: {best.label}" if amount > 1 else "The dictionary"
+    shown = estimate("explained_variance", best.scores["explained_variance"])
+    return f"{subject} explains {shown} of the variance, with L0 {number('l0', best.value('l0'))}. {NO_TRUTH}"
+
+
 def details(findings: Findings) -> list[str]:
     """What else a reader wants to know at once: how far from chance, how many features, against the first setting."""
     best = findings.best()
-    if best is None:
+    if best is None or not findings.is_planted:
         return []
     meaning = "MMCS is the mean cosine of each planted feature with the learned feature most like it."
     sentences = [meaning, _place(best), _recovered(findings, best), _against_first(findings, best), _picked(findings)]
@@ -63,6 +75,8 @@ def error_bar(findings: Findings) -> str:
         return f"{bar} world.seed ({worlds} planted worlds with their data) and seed ({seeds} initialisations)."
     if worlds > 1:
         return f"{bar} world.seed: other planted directions and data, the same seed for the initialisation."
+    if not findings.is_planted:
+        return f"{bar} seed: the initialisation. All share the same activations; other texts may differ by more."
     return f"{bar} seed: the initialisation. All share one planted world and its data; other worlds may differ by more."
 
 
@@ -118,6 +132,11 @@ def _dictionaries(amount: int) -> str:
 
 def _world(config: Tree) -> str:
     kind = said(config, "world.kind")
+    if kind == "activations":
+        return (
+            f"World: activations of {said(config, 'world.model')} at {said(config, 'world.site')}, "
+            f"{said(config, 'world.dimensions')} dimensions, normalised: {said(config, 'world.normalise')}. {NO_TRUTH}"
+        )
     if kind != "superposition":
         return f"World: {phrase(config.get('world', {}))}."
     noise = f", with noise {said(config, 'world.noise')}" if said(config, "world.noise") not in ("0", "–") else ""

@@ -89,7 +89,8 @@ def _print_best(console: Console, run: Run, settings: Sequence[Setting]) -> None
     ranked = sorted(settings, key=lambda one: -(one.value("mmcs") or 0.0))[:FEW_SETTINGS]
     table = _table("setting", ["MMCS", "chance", *[wording(metric).heading for metric in BESIDE]], [])
     for one in ranked:
-        cells = [number("mmcs", one.value("mmcs")), number("mmcs", one.scores["mmcs"].chance)]
+        chance = one.scores["mmcs"].chance if "mmcs" in one.scores else None
+        cells = [number("mmcs", one.value("mmcs")), number("mmcs", chance)]
         cells += [number(metric, one.value(metric)) for metric in BESIDE]
         table.add_row(Text(one.label), *map(Text, cells))
     console.print("", table, sep="\n")

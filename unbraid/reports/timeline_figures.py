@@ -48,7 +48,7 @@ def timelines(findings: Findings) -> Plate:
 def _chosen(findings: Findings) -> list[tuple[str, Setting]]:
     chosen: list[tuple[str, Setting]] = []
     for grid in grids(findings):
-        nearest = min(grid.rows, key=lambda row: abs(np.log(row / grid.planted)))
+        nearest = min(grid.rows, key=lambda row: abs(np.log(row / max(1, grid.planted))))
         for row in dict.fromkeys((grid.rows[0], nearest, grid.rows[-1])):
             title = f"{ratio(row, grid.planted)} entries\n{grid.name_of(grid.columns[-1])}"
             if (row, grid.columns[-1]) in grid.cells:

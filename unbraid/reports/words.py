@@ -46,6 +46,40 @@ METRICS = {
         "lower is better",
         "#.3g",
     ),
+    "absorption": Wording(
+        "Absorption",
+        "how often a true child's match stands in for its parent's, which is silent; compare at equal L0",
+        "lower is better",
+    ),
+    "absorption_fraction": Wording(
+        "Absorption fraction",
+        "the share of a parent that its children's matches write, where a child fires; compare at equal L0",
+        "lower is better",
+    ),
+    "loss_recovered": Wording(
+        "Loss recovered",
+        "what the model keeps of its loss with reconstructions spliced in: 1 as it was, 0 as with zeros",
+    ),
+    "kl_recovered": Wording("KL recovered", "the same of the divergence from the model as it was"),
+    "ce": Wording("Cross-entropy", "of the next token with reconstructions spliced in", "lower is better"),
+    "kl": Wording("KL", "divergence of the model with reconstructions from the model as it was", "lower is better"),
+    "ce_clean": Wording("Cross-entropy, clean", "of the model as it is", "a fact of the model"),
+    "ce_zero": Wording("Cross-entropy, zeros", "with zeros in place of activations", "a fact of the model"),
+    "ce_mean": Wording("Cross-entropy, mean", "with their mean in place of activations", "a fact of the model"),
+    "cosine": Wording("Cosine", "of reconstructions with activations"),
+    **{
+        f"probe_{k}": Wording(f"Probe, {k}", f"accuracy of a probe on {k} features a class; balanced, so chance is ½")
+        for k in (1, 2, 5, 10, 20, 50, "full")
+    },
+    "letter_absorption": Wording(
+        "Letter absorption",
+        "how often another feature stands in for that of a word's first letter; compare at equal L0",
+        "lower is better",
+    ),
+    "letter_absorption_fraction": Wording(
+        "Letter absorption fraction", "the share of a first letter that other features write", "lower is better"
+    ),
+    "letter_splits": Wording("Letter splits", "features that mean one first letter", "1 is whole", ".2f"),
     "mmcs_larger": Wording(
         "MMCS with the next larger dictionary",
         "mean over its own entries of the cosine with the entry of the next larger dictionary most like it",
@@ -90,6 +124,8 @@ PICTURED = ("evenness", "hopkins", "clusters", "clustered")
 MAIN = ("mmcs", "mcc", "recovered", "f1", "explained_variance", "l0", "dead", *PICTURED)
 FEW = ("mmcs", "f1", "l0", *PICTURED)
 PLOTTED = ("mmcs", "mcc", "recovered", "f1", "evenness", "hopkins", "clustered")
+UNPLANTED = ("explained_variance",)
+"""What is plotted, and ranked by, where no truth was planted."""
 
 
 def wording(metric: str) -> Wording:

@@ -20,7 +20,7 @@ class BaselineWork(GroupWork):
             scores = score(fitted, self.world, member.experiment.scoring.samples)
             found.append((fitted, scores, seen))
             line = {"step": position + 1, "terms": {}}
-            line |= {name: scores.values[name].tolist() for name in ("mmcs", "l0")}
+            line |= {name: scores.values[name].tolist() for name in ("mmcs", "l0") if name in scores.values}
             self.watcher.show(self.index, line)
         self._write(*zip(*found, strict=True))
 
@@ -40,7 +40,8 @@ class BaselineWork(GroupWork):
         samples = [member.experiment.data.samples for member in self.group]
         tables["seen"] = np.stack([one.numpy() / amount for one, amount in zip(seen, samples, strict=True)])
         tables["probabilities"] = self.world.probabilities.numpy()
-        tables["cosines.0"] = shown_cosines(self.world, fitted[0].directions[0], scores[0].tables["match"][0])
+        if self.world.is_planted:
+            tables["cosines.0"] = shown_cosines(self.world, fitted[0].directions[0], scores[0].tables["match"][0])
         write_arrays(self.folder / "tables.safetensors", tables)
         values = {name: [float(one.values[name][0]) for one in scores] for name in scores[0].values}
         values["directions"] = [float(one.features) for one in fitted]

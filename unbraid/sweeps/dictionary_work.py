@@ -51,6 +51,8 @@ class DictionaryWork:
         ):
             self._train(log)
         write_arrays(self.folder / "weights.safetensors", _arrays(self.state.stack.tensors()))
+        if self.world.normalisation is not None:
+            write_arrays(self.folder / "normalisation.safetensors", self.world.normalisation.arrays())
         self.watcher.stage(f"scoring stack {self.index + 1}")
         self._score()
         self.tracker.drop_directions()
@@ -94,8 +96,10 @@ class DictionaryWork:
             "rate_factor": rate_factor(self.state.step - 1, self.training),
             "terms": {name: cost.tolist() for name, cost in outcome.terms.items()},
             "l0": outcome.l0.tolist(),
-            "mmcs": recovery.mmcs(recovery.cosines(self.world.directions, self.state.stack.directions)).tolist(),
         }
+        if self.world.is_planted:
+            cosines = recovery.cosines(self.world.directions, self.state.stack.directions)
+            line["mmcs"] = recovery.mmcs(cosines).tolist()
         log.append(line)
         self.watcher.show(self.index, line)
 
@@ -121,7 +125,9 @@ class DictionaryWork:
         write_json(self.folder / "scores.json", card)
 
     def _cosine_tables(self, scores: Scores) -> Arrays:
-        """The cosine matrix of the first member of each setting."""
+        """The cosine matrix of the first member of each setting, where there is a truth."""
+        if not self.world.is_planted:
+            return {}
         first = {str(member.setting): index for index, member in reversed(list(enumerate(self.group)))}
         directions, matched = self.state.stack.directions, scores.tables["match"]
         return {f"cosines.{i}": shown_cosines(self.world, directions[i], matched[i]) for i in first.values()}

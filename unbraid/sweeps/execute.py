@@ -6,8 +6,10 @@ from pathlib import Path
 
 import torch
 
+from unbraid.capture.normalisation import Normalisation
 from unbraid.config import Tree
 from unbraid.dictionaries import Stack
+from unbraid.dictionaries.folding import fold
 from unbraid.errors import Refusal, Stopped
 from unbraid.files import read_arrays, write_json
 from unbraid.progress import Watcher
@@ -83,7 +85,10 @@ def work(group: Sequence[Member]) -> tuple[int, float]:
 
 
 def load_stack(path: str | Path, index: int = 0) -> Stack:
-    """The trained stack of a run directory, as a dictionary to use."""
+    """The trained stack of a run directory, as a dictionary to use.
+
+    One trained on activations takes and gives them as the model has them: its normalisation is folded in.
+    """
     run = Run.open(Path(path))
     group = plan(expand(run.config(), str(run.path)))[index]
     if not group[0].experiment.is_trained:
@@ -92,4 +97,6 @@ def load_stack(path: str | Path, index: int = 0) -> Stack:
     arrays = {
         name: torch.from_numpy(array) for name, array in read_arrays(run.stack(index) / "weights.safetensors").items()
     }
-    return Stack.of(arrays, group[0].experiment.dictionary.activation)
+    stack = Stack.of(arrays, group[0].experiment.dictionary.activation)
+    normalised = run.stack(index) / "normalisation.safetensors"
+    return fold(stack, Normalisation.from_arrays(read_arrays(normalised))) if normalised.is_file() else stack

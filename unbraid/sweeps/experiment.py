@@ -101,6 +101,13 @@ class Experiment(Record):
             raise ValueError(f"baseline.seed is {self.baseline.seed}; accepted: seed = {self.baseline.seed} instead")
         return self
 
+    @model_validator(mode="after")
+    def have_a_truth_to_look_for(self) -> Self:
+        asked = "embedding" if self.embedding is not None else "tracking.checks" if self.tracking.checks else None
+        if asked and not self.world.is_planted:
+            raise ValueError(f"{asked} needs a planted truth, and world.kind 'activations' has none; accepted: without")
+        return self
+
     @property
     def is_trained(self) -> bool:
         return self.baseline is None and self.embedding is None

@@ -43,8 +43,7 @@ class Superposition(World):
         return torch.from_numpy(self._sampler.probabilities())
 
     @cached_property
-    def parents(self) -> Int[Tensor, "n"]:
-        """The feature without which each feature never fires; -1 for none."""
+    def parents(self) -> Int[Tensor, "n"]:  # pyright: ignore[reportIncompatibleMethodOverride]
         return torch.from_numpy(self._sampler.parents())
 
     @cached_property

@@ -3,14 +3,17 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from unbraid.axes import Float, Tensor
+import torch
+
+from unbraid.axes import Float, Int, Tensor
+from unbraid.capture.normalisation import Normalisation
 from unbraid.codes import Codes
 from unbraid.config import Record
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Inputs and what fired to make them (`truth` has a member axis of length one)."""
+    """Inputs and what fired to make them (`truth` has a member axis of length one; it is empty where none is known)."""
 
     x: Float[Tensor, "b d"]
     truth: Codes
@@ -24,6 +27,16 @@ class World(Record, ABC):
     dimensions: int
 
     @property
+    def is_planted(self) -> bool:
+        """Whether the truth is known; activations of a real model have none."""
+        return len(self.directions) > 0
+
+    @property
+    def normalisation(self) -> Normalisation | None:
+        """What was done to the inputs of the model before they became these batches, where anything was."""
+        return None
+
+    @property
     @abstractmethod
     def directions(self) -> Float[Tensor, "n d"]:
         """The planted unit directions."""
@@ -32,6 +45,11 @@ class World(Record, ABC):
     @abstractmethod
     def probabilities(self) -> Float[Tensor, "n"]:
         """How often each planted feature fires."""
+
+    @property
+    def parents(self) -> Int[Tensor, "n"]:
+        """The feature without which each feature never fires; -1 for none."""
+        return torch.full((len(self.directions),), -1)
 
     @abstractmethod
     def batch(self, position: int, size: int, split: str = "train") -> Batch:

@@ -1,0 +1,211 @@
+"""What is on disk after a capture is what the model has at the site, token by token, however often it was stopped."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from unbraid.capture import capturing
+from unbraid.capture.capturing import Capturing, capture
+from unbraid.capture.manifest import read_manifest
+from unbraid.capture.shards import Shards
+from unbraid.capture.sites import site
+from unbraid.errors import Refusal
+from unbraid.progress import Silent
+
+SITES = {"llama": "model.layers.1", "gpt2": "blocks.1.hook_mlp_out", "bert": "encoder.layer.1"}
+WORDS = ["the", "cat", "zebra", "sat", "on", "it", "and", "then", "house"]
+
+
+@pytest.fixture
+def text(tmp_path, rng):
+    """Forty documents of one to sixty words."""
+    documents = [" ".join(rng.choice(WORDS, int(rng.integers(1, 60)))) for _ in range(40)]
+    (tmp_path / "text.txt").write_text("\n\n".join(documents))
+    return tmp_path / "text.txt"
+
+
+def made(model, text, folder, **settings):
+    where = site(model, SITES[model.model.config.model_type])
+    chosen = Capturing(**{"batch": 128, "shard_bytes": 12_000, **settings})
+    return capture(model, where, text, folder, chosen, Silent())
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "bert"])
+def test_every_row_is_what_the_model_has_for_that_token(kind, request, text, tmp_path):
+    """Against one document at a time, unpadded, and transformers' own hidden states."""
+    model = request.getfixturevalue(kind)
+    shards = made(model, text, tmp_path / "out", context=16)
+    every = np.arange(len(shards))
+    found = shards.activations(every)
+    tokens, positions, documents = (shards.column(name, every) for name in ("tokens", "positions", "documents"))
+    row = 0
+    for number, document in enumerate(text.read_text().split("\n\n")):
+        ids = [model.tokenizer.convert_tokens_to_ids(word) for word in document.split()]
+        for start in range(0, len(ids), 14):
+            window = [1, *ids[start : start + 14], 2]
+            inputs = torch.tensor([window])
+            if kind == "gpt2":
+                kept = {}
+                module = model.model.transformer.h[1].mlp
+                handle = module.register_forward_hook(lambda m, i, o, kept=kept: kept.update(o=o))
+                model.model(input_ids=inputs)
+                handle.remove()
+                truth = kept["o"][0]
+            else:
+                truth = model.model(input_ids=inputs, output_hidden_states=True).hidden_states[2][0]
+            inside = len(window) - 2
+            torch.testing.assert_close(found[row : row + inside], truth[1:-1], rtol=1e-4, atol=1e-5)
+            assert tokens[row : row + inside].tolist() == window[1:-1]
+            assert positions[row : row + inside].tolist() == list(range(1, inside + 1))
+            assert set(documents[row : row + inside]) == {number}
+            row += inside
+    assert row == len(shards)
+    assert len(shards.manifest.shards) > 3
+
+
+def test_bfloat16_is_the_same_rounded(llama, text, tmp_path):
+    whole, half = made(llama, text, tmp_path / "a"), made(llama, text, tmp_path / "b", dtype="bfloat16")
+    every = np.arange(len(whole))
+    assert torch.equal(whole.activations(every).bfloat16().float(), half.activations(every))
+    assert half.manifest.shards[0].tokens > whole.manifest.shards[0].tokens
+
+
+def test_a_shard_is_an_ordinary_safetensors_file(llama, text, tmp_path):
+    shards = made(llama, text, tmp_path / "out")
+    read = load_file(tmp_path / "out" / "00001.safetensors")
+    rows = np.arange(shards.starts[1], shards.starts[2])
+    assert torch.equal(read["activations"], shards.activations(rows))
+    assert set(read) == {"activations", "tokens", "positions", "documents"}
+
+
+def files(folder: Path):
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+class StopsAfter(Silent):
+    """As if the process were stopped: an exception out of nowhere, after so many advances."""
+
+    def __init__(self, advances: int) -> None:
+        super().__init__()
+        self.left = advances
+
+    def advance(self, stack: int, step: int) -> None:
+        super().advance(stack, step)
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("advances", [1, 4, 9])
+def test_a_stopped_capture_ends_with_the_same_files(llama, text, tmp_path, advances, monkeypatch):
+    made(llama, text, tmp_path / "whole")
+    settings, where = Capturing(batch=128, shard_bytes=12_000), site(llama, "model.layers.1")
+    with pytest.raises(KeyboardInterrupt):
+        capture(llama, where, text, tmp_path / "stopped", settings, StopsAfter(advances))
+    kept = len(read_manifest(tmp_path / "stopped").shards)
+    with pytest.raises(Refusal, match="accepted: a finished capture"):
+        Shards.open(tmp_path / "stopped")
+    written = []
+    write = capturing.write_shard
+    monkeypatch.setattr(capturing, "write_shard", lambda f, n, t: written.append(n) or write(f, n, t))
+    made(llama, text, tmp_path / "stopped")
+    assert files(tmp_path / "stopped") == files(tmp_path / "whole")
+    assert written[0] == kept
+
+
+def test_progress_reaches_the_end(llama, text, tmp_path):
+    watcher = Silent()
+    capture(llama, site(llama, "model.layers.1"), text, tmp_path / "out", Capturing(batch=64), watcher)
+    assert watcher.share == 1
+
+
+def test_tokens_are_as_many_as_asked_for(llama, text, tmp_path):
+    assert len(made(llama, text, tmp_path / "out", tokens=101)) == 101
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [({"dtype": "bfloat16"}, "dtype 'float32'"), ({"tokens": 50}, "tokens"), ({"context": 8}, "context 32")],
+)
+def test_a_folder_with_another_capture_is_refused(llama, text, tmp_path, changed, said):
+    made(llama, text, tmp_path / "out")
+    with pytest.raises(Refusal, match=said):
+        made(llama, text, tmp_path / "out", **changed)
+
+
+def test_a_folder_with_another_model_or_text_is_refused(llama, bert, text, tmp_path):
+    made(llama, text, tmp_path / "out")
+    with pytest.raises(Refusal, match="holds activations with model"):
+        made(bert, text, tmp_path / "out")
+    text.write_text(text.read_text().replace("cat", "dog"))
+    with pytest.raises(Refusal, match="holds activations with text_sha256"):
+        made(llama, text, tmp_path / "out")
+
+
+def test_a_folder_with_other_files_is_refused(llama, text, tmp_path):
+    with pytest.raises(Refusal, match="holds other files"):
+        made(llama, text, tmp_path)
+
+
+def test_a_full_disk_is_seen_before_starting(llama, text, tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 9, 1))
+    with pytest.raises(Refusal, match="GB free; accepted: fewer --tokens"):
+        made(llama, text, tmp_path / "out")
+    assert not list((tmp_path / "out").glob("*.safetensors"))
+
+
+def test_a_context_longer_than_the_models_is_refused(llama, text, tmp_path):
+    with pytest.raises(Refusal, match="takes 32 tokens at most"):
+        made(llama, text, tmp_path / "out", context=33)
+
+
+def test_a_damaged_shard_is_refused(llama, text, tmp_path):
+    made(llama, text, tmp_path / "out")
+    path = tmp_path / "out" / "00001.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-20] ^= 1
+    path.write_bytes(content)
+    shards = Shards.open(tmp_path / "out")
+    shards.activations(np.array([0]))
+    with pytest.raises(Refusal, match=r"00001.safetensors is damaged"):
+        shards.activations(np.array([0, shards.starts[1]]))
+    path.write_bytes(content[:-1])
+    with pytest.raises(Refusal, match="is damaged"):
+        Shards.open(tmp_path / "out")
+    path.unlink()
+    with pytest.raises(Refusal, match="is damaged"):
+        Shards.open(tmp_path / "out")
+
+
+def test_what_was_removed_is_made_again(llama, text, tmp_path):
+    made(llama, text, tmp_path / "out")
+    before = files(tmp_path / "out")
+    (tmp_path / "out" / "00001.safetensors").unlink()
+    made(llama, text, tmp_path / "out")
+    assert files(tmp_path / "out") == before
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"format": 2}', '{"format": 1, "origin": 3, "shards": []}'])
+def test_a_damaged_manifest_is_refused(tmp_path, content):
+    (tmp_path / "manifest.json").write_text(content)
+    with pytest.raises(Refusal, match=r"manifest.json"):
+        Shards.open(tmp_path)
+
+
+def test_a_folder_without_shards_is_refused(tmp_path):
+    with pytest.raises(Refusal, match="is not a folder of shards"):
+        Shards.open(tmp_path)
+    with pytest.raises(Refusal, match="there is no such folder"):
+        Shards.open(tmp_path / "nothing")
+
+
+def test_the_manifest_says_where_the_rows_come_from(llama, text, tmp_path):
+    made(llama, text, tmp_path / "out")
+    origin = json.loads((tmp_path / "out" / "manifest.json").read_text())["origin"]
+    assert origin["model"] == llama.name
+    assert (origin["site"], origin["width"], origin["context"]) == ("model.layers.1", 12, 32)

@@ -1,0 +1,117 @@
+"""What is spliced in is what the model sees: the identity loses nothing, zero loses what zero-ablation does."""
+
+import numpy as np
+import pytest
+import torch
+
+from unbraid.capture.normalisation import Normalisation
+from unbraid.capture.texts import documents
+from unbraid.capture.windows import windows
+from unbraid.dictionaries.folding import fold
+from unbraid.judging.lens import Lens
+from unbraid.judging.passage import passages, rows
+from unbraid.judging.splicing import CLEAN, MEAN, ZERO, fidelity, splice
+
+
+@pytest.fixture(scope="module")
+def chosen(model, text):
+    return list(windows(model, documents(text), 16, None))
+
+
+@pytest.fixture(scope="module")
+def scores(model, middle, chosen, perfect, mute):
+    return fidelity(model, middle, chosen, {"perfect": perfect, "mute": mute})
+
+
+def test_the_identity_recovers_exactly_all_and_zero_exactly_nothing(scores):
+    assert scores["perfect"]["loss_recovered"][0] == 1
+    assert scores["perfect"]["kl_recovered"][0] == 1
+    assert scores["perfect"]["kl"][0] == 0
+    assert scores["mute"]["loss_recovered"][0] == 0
+    assert scores["mute"]["kl_recovered"][0] == 0
+    assert scores["mute"]["ce"][0] == scores["mute"]["ce_zero"][0]
+    assert scores["perfect"]["ce"][0] == scores["perfect"]["ce_clean"][0]
+
+
+def test_reconstruction_scores_of_both(scores, model, middle, chosen):
+    x = torch.cat([rows(model, middle, passage) for passage in passages(model, chosen)])
+    assert len(x) == 128
+    assert scores["perfect"]["explained_variance"][0] == 1
+    assert scores["perfect"]["cosine"][0] == pytest.approx(1, abs=1e-6)
+    assert scores["perfect"]["l0"][0] == 32
+    assert scores["mute"]["explained_variance"][0] == pytest.approx(
+        1 - float(x.square().sum() / (x - x.mean(0)).square().sum()), rel=1e-4
+    )
+    assert (scores["mute"]["l0"][0], scores["mute"]["dead"][0], scores["mute"]["cosine"][0]) == (0, 8, 0)
+
+
+def plain_losses(model, middle, chosen, change):
+    """One window at a time, with hooks and loops of our own."""
+    total, amount, apart = 0.0, 0, 0.0
+    for window in chosen:
+        ids = torch.from_numpy(window.tokens)[None]
+
+        def hook(_module, _given, output, window=window):
+            out = output[0] if isinstance(output, tuple) else output
+            new = out.clone()
+            for place in np.flatnonzero(window.kept):
+                new[0, place] = change(out[0, place])
+            return (new, *output[1:]) if isinstance(output, tuple) else new
+
+        with torch.no_grad():
+            before = torch.softmax(model.model(input_ids=ids).logits[0].double(), -1)
+            handle = middle.module.register_forward_hook(hook)
+            after = torch.softmax(model.model(input_ids=ids).logits[0].double(), -1)
+            handle.remove()
+        for place in range(len(window.tokens) - 1):
+            if window.kept[place] and window.kept[place + 1]:
+                total -= float(after[place, window.tokens[place + 1]].log())
+                apart += float((before[place] * (before[place] / after[place]).log()).sum())
+                amount += 1
+    return total / amount, apart / amount
+
+
+@pytest.mark.parametrize("change", [lambda x: 0.5 * x, torch.zeros_like, lambda x: x.flip(-1)])
+def test_losses_are_those_of_a_loop_over_windows(model, middle, chosen, change):
+    found = splice(model, middle, chosen, {"it": change})["it"]
+    ce, kl = plain_losses(model, middle, chosen, change)
+    assert found.cross_entropy.sum() / found.tokens.sum() == pytest.approx(ce, rel=1e-4)
+    assert found.divergence.sum() / found.tokens.sum() == pytest.approx(kl, rel=1e-3)
+
+
+def test_special_and_padding_tokens_are_left_as_they_are(model, middle, chosen):
+    """A change that would tell them apart sees text alone: 128 rows, in as many as there are words."""
+    seen = []
+
+    def note(x):
+        seen.append(len(x))
+        return x
+
+    found = splice(model, middle, chosen, {"it": note})
+    assert sum(seen) == sum(window.amount for window in chosen) == 128
+    assert found["it"].tokens.sum() == sum(max(window.amount - 1, 0) for window in chosen)
+    np.testing.assert_array_equal(found["it"].cross_entropy, found[CLEAN].cross_entropy)
+
+
+def test_the_mean_is_an_ablation_too(scores, model, middle, chosen):
+    x = torch.cat([rows(model, middle, passage) for passage in passages(model, chosen)])
+    ce, _ = plain_losses(model, middle, chosen, lambda _: x.mean(0))
+    assert scores[MEAN]["ce"][0] == pytest.approx(ce, rel=1e-4)
+    assert scores["perfect"]["ce_mean"][0] == scores[MEAN]["ce"][0]
+    assert scores[MEAN]["loss_recovered"][0] < 1
+    assert ZERO not in scores
+
+
+def test_a_dictionary_trained_on_normalised_inputs_is_judged_in_the_units_of_the_model(model, middle, chosen, perfect):
+    folded = fold(perfect.stack, Normalisation(torch.linspace(-1, 1, 32), 2.5))
+    found = fidelity(model, middle, chosen, {"it": Lens(folded)})["it"]
+    assert found["loss_recovered"][0] == pytest.approx(1, abs=1e-4)
+    assert found["explained_variance"][0] == pytest.approx(1, abs=1e-6)
+
+
+def test_chance_is_centred_as_the_dictionary_is(perfect):
+    folded = Lens(fold(perfect.stack, Normalisation(torch.linspace(-1, 1, 32), 2.5)))
+    drawn = folded.at_random(3)
+    assert torch.equal(drawn.stack.pre_bias, folded.stack.pre_bias)
+    assert drawn.stack.features == 64
+    assert not torch.equal(drawn.stack.decoder, folded.stack.decoder)

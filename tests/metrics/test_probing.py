@@ -1,0 +1,144 @@
+"""Sparse probing on planted classes whose answer is known, and against a naive implementation."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.optimize import minimize
+
+from unbraid.metrics.probing import CHANCE, FULL, KS, Accuracy, Labelled, average, pool, probe, probe_class, rank
+
+
+def planted(rng, texts=600, classes=3, width=60):
+    """Feature c fires for class c alone; 10 + c in 80 % of class c and 20 % of the rest; others at random."""
+    labels = np.arange(texts) % classes
+    rows = (rng.random((texts, width)) < 0.3) * rng.random((texts, width))
+    for one in range(classes):
+        rows[:, one] = 20 * (labels == one)
+        agrees = rng.random(texts) < 0.8
+        rows[:, 10 + one] = np.where(agrees, labels == one, labels != one)
+    return Labelled(sparse.csr_array(rows), labels, rng.random(texts) < 0.7)
+
+
+def without(data, columns):
+    rows = data.rows.toarray()
+    rows[:, columns] = 0
+    return Labelled(sparse.csr_array(rows), data.classes, data.train)
+
+
+def test_a_feature_of_its_own_for_each_class_is_enough(rng):
+    found = probe(planted(rng), rng)
+    assert list(found) == [*map(str, KS), FULL]
+    assert found["1"].value == 1
+    assert found["1"].error == 0
+
+
+def test_a_feature_that_is_right_four_times_in_five_scores_four_fifths(rng):
+    data = without(planted(rng, texts=6000), [0, 1, 2])
+    found = probe(data, rng)["1"]
+    assert found.value == pytest.approx(0.8, abs=4 * found.error)
+    assert 0.005 < found.error < 0.02
+
+
+def test_without_a_feature_for_the_class_the_score_is_chance(rng):
+    data = without(planted(rng, texts=6000), [0, 1, 2, 10, 11, 12])
+    for found in probe(data, rng, (1, 5)).values():
+        assert found.value == pytest.approx(CHANCE, abs=4 * found.error)
+
+
+def test_a_class_that_is_most_of_the_texts_is_no_head_start(rng):
+    """Nine of ten texts are of one class: without balance the constant answer would score .9."""
+    labels = (rng.random(4000) < 0.9).astype(int)
+    data = Labelled(rng.standard_normal((4000, 5)), labels, np.arange(4000) < 2000)
+    found = probe(data, rng, (1,))["1"]
+    assert found.value == pytest.approx(CHANCE, abs=4 * found.error)
+
+
+def naive_logistic(rows, known, asked_rows):
+    """The same penalised likelihood, ½|w|² + Σ log(1 + exp(-y·z)), by a general minimiser."""
+    sign = np.where(known, 1.0, -1.0)
+
+    def cost(parameters):
+        z = rows @ parameters[:-1] + parameters[-1]
+        return 0.5 * (parameters[:-1] ** 2).sum() + np.logaddexp(0, -sign * z).sum()
+
+    best = minimize(cost, np.zeros(rows.shape[1] + 1), method="BFGS", options={"gtol": 1e-6}).x
+    return asked_rows @ best[:-1] + best[-1] > 0
+
+
+def naive_probe(rows, labels, train, one, k):
+    """Loops over features, no sparse arrays; for two classes of equal size, where there is nothing to draw."""
+    positive = labels == one
+    apart = [abs(rows[train & positive, j].mean() - rows[train & ~positive, j].mean()) for j in range(rows.shape[1])]
+    chosen = sorted(range(rows.shape[1]), key=lambda j: -apart[j])[:k]
+    answers = naive_logistic(rows[train][:, chosen], positive[train], rows[~train][:, chosen])
+    return (answers == positive[~train]).mean()
+
+
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_it_agrees_with_a_naive_implementation(rng, k):
+    labels = np.tile([0, 1], 100)
+    rows = rng.random((200, 12)) * (rng.random((200, 12)) < 0.5)
+    rows += labels[:, None] * rng.random(12) * 0.4
+    data = Labelled(sparse.csr_array(rows), labels, np.arange(200) < 120)
+    found = probe_class(data, 1, rng, (k,))[str(k)].value
+    assert found == pytest.approx(naive_probe(rows, labels, data.train, 1, k))
+    dense = probe_class(Labelled(rows, labels, data.train), 1, rng, (k,))[str(k)].value
+    assert dense == found
+
+
+def test_features_are_ranked_by_how_far_apart_the_means_are():
+    rows = np.array([[0.0, 1.0, 5.0], [0.0, 2.0, 5.0], [3.0, 0.0, 5.0], [4.0, 0.0, 5.0]])
+    positive = np.array([True, True, False, False])
+    assert rank(rows, positive).tolist() == [0, 1, 2]
+    assert rank(sparse.csr_array(rows), positive).tolist() == [0, 1, 2]
+
+
+def test_test_texts_choose_nothing(rng):
+    """Test texts in which other features tell the classes leave the choice as it was."""
+    data = planted(rng)
+    rows = data.rows.toarray()
+    rows[~data.train, 5] = 100 * (data.classes[~data.train] == 0)
+    rows[~data.train, 0] = 0
+    found = probe_class(Labelled(rows, data.classes, data.train), 0, rng, (1,))
+    assert found["1"].value == pytest.approx(CHANCE)
+
+
+def test_small_classes_are_not_probed(rng):
+    labels = np.r_[np.zeros(100, int), np.ones(100, int), np.full(5, 2)]
+    data = Labelled(rng.standard_normal((205, 4)), labels, np.arange(205) % 2 == 0)
+    assert probe_class(data, 2, rng, (1,)) == {}
+    assert set(probe(data, rng, (1, 50))) == {"1", FULL}
+
+
+def test_pooling_is_the_mean_over_the_tokens_of_a_text(rng):
+    tokens, width = 40, 9
+    dense = rng.random((tokens, width)) * (rng.random((tokens, width)) < 0.3)
+    text = rng.integers(0, 6, tokens)
+    text[text == 4] = 3
+    features = np.broadcast_to(np.arange(width), dense.shape)
+    order = np.argsort(rng.random(dense.shape), axis=1)
+    features, values = np.take_along_axis(features, order, 1), np.take_along_axis(dense, order, 1)
+    expected = np.zeros((6, width))
+    for one in set(text.tolist()):
+        expected[one] = dense[text == one].mean(0)
+    np.testing.assert_allclose(pool(features, values, text, 6, width).toarray(), expected, atol=1e-12)
+
+
+def test_unused_slots_may_repeat_a_feature():
+    found = pool(np.zeros((2, 3), int), np.array([[2.0, 0, 0], [0, 0, 0]]), np.array([0, 0]), 1, 2)
+    assert found.toarray().tolist() == [[1.0, 0.0]]
+
+
+def test_the_mean_over_classes_and_its_error():
+    parts = [{"1": Accuracy(0.6, 0.03)}, {"1": Accuracy(0.8, 0.04), "2": Accuracy(1.0, 0.0)}]
+    found = average(parts)
+    assert found["1"].value == pytest.approx(0.7)
+    assert found["1"].error == pytest.approx(0.025)
+    assert found["2"].value == 1
+    assert np.isnan(Accuracy.mean([]).value)
+
+
+def test_the_error_is_that_of_a_share():
+    """Three right of four: √(¾·¼/4)."""
+    found = Accuracy.of(np.array([True, True, True, False]))
+    assert (found.value, found.error) == (0.75, pytest.approx(np.sqrt(3) / 8))

@@ -1,0 +1,102 @@
+"""Load a Hugging Face model and its tokenizer, causal or encoder, by the name it has on the hub or from a folder."""
+
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unbraid.errors import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+"""What a folder with weights holds at least one of."""
+CAUSAL = ("ForCausalLM", "LMHeadModel")
+"""How architectures end that predict the next token."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model that is ready to run in float32 on this machine, its tokenizer, and the name it was asked for by."""
+
+    model: "PreTrainedModel"
+    tokenizer: "PreTrainedTokenizerBase"
+    name: str
+
+    @property
+    def is_causal(self) -> bool:
+        return type(self.model).__name__.endswith(CAUSAL)
+
+    @property
+    def context(self) -> int:
+        """How many tokens it takes at once, at most."""
+        for name in ("max_position_embeddings", "n_positions"):
+            if isinstance(most := getattr(self.model.config, name, None), int):
+                return most
+        return 2048
+
+
+def load(name: str | Path) -> Model:
+    """The model of this folder, or of this name on the hub (from its cache alone where HF_HUB_OFFLINE is set)."""
+    from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokenizer
+
+    name = str(name)
+    _refuse_without_weights(Path(name))
+    with _refusing(name), _quietly():
+        config: Any = AutoConfig.from_pretrained(name)
+        causal = any(str(one).endswith(CAUSAL) for one in config.architectures or ())
+        model = (AutoModelForCausalLM if causal else AutoModel).from_pretrained(name, config=config)
+        tokenizer = AutoTokenizer.from_pretrained(name)
+    model.config.use_cache = False
+    return Model(model.float().eval().requires_grad_(False), tokenizer, name)
+
+
+def _refuse_without_weights(folder: Path) -> None:
+    if folder.is_file():
+        raise Refusal(f"{folder} is a file; accepted: a folder with a Hugging Face model, or its name on the hub")
+    if not folder.is_dir():
+        return
+    if not (folder / "config.json").is_file():
+        raise Refusal(f"{folder} is not a Hugging Face model: it has no config.json")
+    if not any(path for pattern in WEIGHTS for path in folder.glob(pattern)):
+        raise Refusal(f"{folder} is a model without weights; accepted: a folder that holds {' or '.join(WEIGHTS)}")
+
+
+@contextmanager
+def _refusing(name: str) -> "Iterator[None]":
+    """Turn whatever the loading of a model can raise into one sentence."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as problem:
+        first = next((line.strip() for line in str(problem).splitlines() if line.strip()), type(problem).__name__)
+        if Path(name).is_dir():
+            raise Refusal(f"{name} cannot be loaded as a Hugging Face model: {first:.200}") from None
+        offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0") else ""
+        raise Refusal(
+            f"there is no folder '{name}' here and the hub gave no such model{offline}: {first:.160}; accepted: a "
+            "folder with a Hugging Face model, or a name as gpt2 or EleutherAI/pythia-70m"
+        ) from None
+    except Exception as problem:  # safetensors raises its own error type for every kind of damage
+        if type(problem).__module__.split(".")[0] not in ("safetensors", "safetensors_rust", "huggingface_hub"):
+            raise
+        raise Refusal(f"{name} cannot be loaded as a Hugging Face model: {problem!s:.200}") from None
+
+
+@contextmanager
+def _quietly() -> "Iterator[None]":
+    """Without the bars and notes that the loading itself prints."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()

@@ -1,0 +1,65 @@
+"""A dictionary as it looks at a model's activations: one member, in the units of the model."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import torch
+
+from unbraid.axes import Float, Int, Tensor
+from unbraid.codes import Codes
+from unbraid.dictionaries import Dictionary
+from unbraid.dictionaries.lists import encode
+from unbraid.dictionaries.stack import Stack
+from unbraid.errors import Refusal
+
+BLOCK = 1024
+"""So many tokens are encoded at a time."""
+
+
+@dataclass(frozen=True)
+class Lens:
+    """A stack of one, with its normalisation folded in."""
+
+    stack: Stack
+
+    @property
+    def width(self) -> int:
+        return self.stack.encoder.shape[-1]
+
+    @torch.no_grad()
+    def encode(self, x: Float[Tensor, "b d"]) -> Codes:
+        return encode(self.stack, x.contiguous())
+
+    @torch.no_grad()
+    def decode(self, codes: Codes) -> Float[Tensor, "b d"]:
+        return self.stack.decode(codes)[0]
+
+    def reconstruct(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "b d"]:
+        parts = [self.decode(self.encode(part)) for part in x.split(BLOCK)]
+        return torch.cat(parts)
+
+    def centred(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "b d"]:
+        """What features have to write: x without the pre-bias."""
+        return x if self.stack.pre_bias is None else x - self.stack.pre_bias[0]
+
+    def at_random(self, seed: int) -> "Lens":
+        """Random directions that fire by the same rule on inputs centred alike: what chance scores."""
+        own = self.stack
+        dictionary = Dictionary(features=own.features, activation=own.activation, pre_bias=own.pre_bias is not None)
+        return Lens(replace(Stack.start(dictionary, self.width, [seed]), pre_bias=own.pre_bias))
+
+
+def slots(codes: Codes) -> tuple[Int[Tensor, "b k"], Float[Tensor, "b k"]]:
+    """Features and values of a stack of one, token by token."""
+    values = codes.values[0]
+    features = codes.features[0] if codes.features is not None else torch.arange(codes.width).expand_as(values)
+    return features, values
+
+
+def refuse_another_width(lenses: Iterable[Lens], width: int, where: str) -> None:
+    for lens in lenses:
+        if lens.width != width:
+            raise Refusal(
+                f"the dictionary takes {lens.width} dimensions and {where} has {width}; accepted: the model and site "
+                "that it was trained on"
+            )

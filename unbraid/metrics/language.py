@@ -1,0 +1,86 @@
+"""What a language model loses when something in it is replaced, from its logits.
+
+cross-entropy  = mean over tokens of -log p(next token)
+divergence     = mean over tokens of KL(as it was ‖ replaced)
+loss recovered = (CE ablated - CE replaced) / (CE ablated - CE as it was): 1 for what was there, 0 for the ablation
+KL recovered   = 1 - KL replaced / KL ablated
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from unbraid.axes import Bool, Float, Int, Tensor
+
+RESAMPLES = 200
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Per window: how many tokens were counted, and the sums over them of cross-entropy and divergence."""
+
+    tokens: Float[np.ndarray, "b"]
+    cross_entropy: Float[np.ndarray, "b"]
+    divergence: Float[np.ndarray, "b"]
+
+
+def counted(kept: Bool[Tensor, "b t"]) -> Bool[Tensor, "b u"]:
+    """Where a token and the next are both text: what is predicted there is judged."""
+    return kept[:, :-1] & kept[:, 1:]
+
+
+def log_probabilities(logits: Float[Tensor, "b t v"], where: Bool[Tensor, "b u"]) -> Float[Tensor, "p v"]:
+    """At the places counted, all windows after one another."""
+    return logits[:, :-1][where].log_softmax(-1)
+
+
+def losses(
+    clean: Float[Tensor, "p v"], found: Float[Tensor, "p v"], tokens: Int[Tensor, "b t"], where: Bool[Tensor, "b u"]
+) -> Losses:
+    """Of log-probabilities as they were and as they are now."""
+    following = tokens[:, 1:][where]
+    surprise = -found.gather(1, following[:, None])[:, 0]
+    divergence = torch.nn.functional.kl_div(found, clean, reduction="none", log_target=True).sum(1)
+    window = where.nonzero()[:, 0]
+
+    def total(each: Tensor) -> np.ndarray:
+        return torch.zeros(len(where), dtype=torch.double).index_add_(0, window, each.double()).numpy()
+
+    return Losses(total(torch.ones_like(surprise)), total(surprise), total(divergence))
+
+
+def joined(parts: list[Losses]) -> Losses:
+    """Windows after one another."""
+    columns = zip(*[(part.tokens, part.cross_entropy, part.divergence) for part in parts], strict=True)
+    return Losses(*(np.concatenate(column) for column in columns))
+
+
+def recovered(clean: Losses, found: Losses, ablated: Losses) -> dict[str, float]:
+    """All scores of a replacement; NaN for a share of nothing."""
+    once = np.ones((1, len(clean.tokens)))
+    return {name: float(value[0]) for name, value in _scores(clean, found, ablated, once).items()}
+
+
+def errors(clean: Losses, found: Losses, ablated: Losses, rng: np.random.Generator) -> dict[str, float]:
+    """The standard error of each score from the luck of the text: windows drawn again with replacement."""
+    windows = len(clean.tokens)
+    often = rng.multinomial(windows, np.full(windows, 1 / windows), RESAMPLES).astype(float)
+    return {name: float(value.std(ddof=1)) for name, value in _scores(clean, found, ablated, often).items()}
+
+
+def _scores(clean: Losses, found: Losses, ablated: Losses, often: Float[np.ndarray, "r b"]) -> dict[str, np.ndarray]:
+    """The scores with every window as often as is said, once for each row."""
+    tokens = often @ clean.tokens
+    was, now, worst = (often @ each.cross_entropy for each in (clean, found, ablated))
+    apart, furthest = often @ found.divergence, often @ ablated.divergence
+    return {
+        "ce": _share(now, tokens),
+        "kl": _share(apart, tokens),
+        "loss_recovered": _share(worst - now, worst - was),
+        "kl_recovered": _share(furthest - apart, furthest),
+    }
+
+
+def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    return np.divide(part, whole, out=np.full_like(whole, np.nan), where=whole != 0)

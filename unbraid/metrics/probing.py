@@ -1,0 +1,127 @@
+"""How well a few features tell the classes of a text: sparse probing, as SAEBench defines it.
+
+for each class, against as many texts of the others:
+    the k features of largest |mean over the class - mean over the others|, on the training texts
+    accuracy on the test texts of a logistic regression (C = 1) on these k, and on all features (`full`)
+
+averaged over classes, then over data sets. Balance makes chance ½; nothing is chosen by looking at test texts.
+"""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from unbraid.axes import Bool, Float, Int
+
+KS = (1, 2, 5, 10, 20, 50)
+FULL = "full"
+CHANCE = 0.5
+FEWEST = 10
+"""A class with fewer training or test texts, or with fewer texts of others, is not probed."""
+
+Rows = np.ndarray | sparse.csr_array
+"""One row a text: raw activations dense, codes sparse."""
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Pooled texts `b` with their classes, and which of them are for training."""
+
+    rows: Rows
+    classes: Int[np.ndarray, "b"]
+    train: Bool[np.ndarray, "b"]
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """A share of right answers, and its standard error from how many texts were asked."""
+
+    value: float
+    error: float
+
+    @classmethod
+    def of(cls, right: Bool[np.ndarray, "b"]) -> "Accuracy":
+        share = float(right.mean())
+        return cls(share, float(np.sqrt(share * (1 - share) / len(right))))
+
+    @classmethod
+    def mean(cls, parts: Sequence["Accuracy"]) -> "Accuracy":
+        """Of parts that err on their own; NaN of none."""
+        if not parts:
+            return cls(float("nan"), float("nan"))
+        total = float(np.sqrt(sum(part.error**2 for part in parts)))
+        return cls(sum(part.value for part in parts) / len(parts), total / len(parts))
+
+
+Accuracies = dict[str, Accuracy]
+"""By the number of features, as a word: "1", "2", …, "full"."""
+
+
+def pool(
+    features: Int[np.ndarray, "b k"],
+    values: Float[np.ndarray, "b k"],
+    text: Int[np.ndarray, "b"],
+    texts: int,
+    width: int,
+) -> sparse.csr_array:
+    """The mean code of each text over the tokens given, from lists of what fired; a text without tokens is zeros."""
+    fired = values != 0
+    which = np.broadcast_to(text[:, None], values.shape)[fired]
+    total = sparse.coo_array((values[fired].astype(np.float64), (which, features[fired])), shape=(texts, width))
+    tokens = np.bincount(text, minlength=texts)
+    return sparse.csr_array(sparse.diags_array(1 / np.maximum(tokens, 1)) @ total.tocsr())
+
+
+def probe(data: Labelled, rng: np.random.Generator, ks: Sequence[int] = KS) -> Accuracies:
+    """The mean accuracy over classes, for each k and for all features; which texts stand against a class is drawn."""
+    parts = [probe_class(data, one, rng, ks) for one in np.unique(data.classes).tolist()]
+    return average([part for part in parts if part])
+
+
+def probe_class(data: Labelled, one: int, rng: np.random.Generator, ks: Sequence[int]) -> Accuracies:
+    """One class against as many of the others; empty where there are too few."""
+    train, test = (_balanced(data.classes == one, side, rng) for side in (data.train, ~data.train))
+    if min(len(train), len(test)) < 2 * FEWEST:
+        return {}
+    known, asked = data.classes[train] == one, data.classes[test] == one
+    ranked = rank(data.rows[train], known)
+    chosen = {str(k): ranked[:k] for k in ks if k <= len(ranked)}
+    found = {name: _right(data.rows[:, columns], train, test, known, asked) for name, columns in chosen.items()}
+    return {**found, FULL: _right(data.rows, train, test, known, asked)}
+
+
+def rank(rows: Rows, positive: Bool[np.ndarray, "b"]) -> Int[np.ndarray, "f"]:
+    """Features by the distance of their means, the largest first, and of equals the first."""
+    apart = np.abs(_mean(rows[positive]) - _mean(rows[~positive]))
+    return np.argsort(-apart, kind="stable")
+
+
+def average(parts: Sequence[Mapping[str, Accuracy]]) -> Accuracies:
+    """Over classes or over data sets, of what each of them has."""
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {name: Accuracy.mean([part[name] for part in parts if name in part]) for name in names}
+
+
+def _balanced(positive: np.ndarray, side: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """As many texts of a class as of all the others, of those on this side; drawn where there are more."""
+    ours, others = np.flatnonzero(positive & side), np.flatnonzero(~positive & side)
+    size = min(len(ours), len(others))
+    drawn = [rng.permutation(each)[:size] for each in (ours, others)]
+    return np.sort(np.concatenate(drawn))
+
+
+def _mean(rows: Rows) -> np.ndarray:
+    return np.asarray(rows.mean(0)).ravel()
+
+
+def _right(rows: Rows, train: np.ndarray, test: np.ndarray, known: np.ndarray, asked: np.ndarray) -> Accuracy:
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # SAEBench stops at 1000 steps too
+        fitted = LogisticRegression(C=1.0, max_iter=1000).fit(rows[train], known)
+    return Accuracy.of(fitted.predict(rows[test]) == asked)

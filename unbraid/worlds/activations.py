@@ -1,0 +1,81 @@
+"""Activations of a real model, from shards on disk: inputs without a planted truth.
+
+What is not given of model, site, dimensions and checksum is read from the shards and kept in the configuration; what is
+given must be what is found, so that a run never goes on with the activations of another model.
+"""
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from pydantic import Field, model_validator
+
+from unbraid.axes import Float, Tensor
+from unbraid.capture.normalisation import Kind, Normalisation
+from unbraid.capture.order import Order
+from unbraid.capture.shards import Shards
+from unbraid.codes import Codes
+from unbraid.errors import Refusal
+from unbraid.worlds.world import Batch, World
+
+LOOKED_AT = 32_768
+"""So many rows, of those to train on, decide mean and scale."""
+
+
+class Activations(World):
+    kind: Literal["activations"] = "activations"
+    path: str
+    normalise: Kind = "both"
+    model: str
+    site: str
+    dimensions: int = Field(ge=1)
+    checksum: str
+    seed: int = Field(default=0, ge=0, lt=1 << 63)
+
+    @model_validator(mode="before")
+    @classmethod
+    def be_what_is_found(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        if not isinstance(data.get("path"), str):
+            raise Refusal("world.path was not given; accepted: a folder that `unbraid capture` has written")
+        manifest = Shards.open(Path(data["path"])).manifest
+        origin = manifest.origin
+        found = {"model": origin.model, "site": origin.site, "dimensions": origin.width, "checksum": manifest.checksum}
+        for name, value in found.items():
+            if name in data and data[name] != value:
+                raise Refusal(
+                    f"{data['path']} holds activations with {name} {value!r}, and {data[name]!r:.60} was asked for; "
+                    f"accepted: shards of that {name}, or world.{name} left out"
+                )
+        return {**data, **found}
+
+    @property
+    def directions(self) -> Float[Tensor, "n d"]:
+        return torch.zeros(0, self.dimensions)
+
+    @property
+    def probabilities(self) -> Float[Tensor, "n"]:
+        return torch.zeros(0, dtype=torch.float64)
+
+    @cached_property
+    def normalisation(self) -> Normalisation:  # pyright: ignore[reportIncompatibleMethodOverride]
+        order = self._order("train")
+        return Normalisation.of(self._shards.activations(order.rows(0, min(len(order), LOOKED_AT))), self.normalise)
+
+    def batch(self, position: int, size: int, split: str = "train") -> Batch:
+        x = self._shards.activations(self._order(split).rows(position, size))
+        empty = torch.zeros(1, size, 0)
+        return Batch(self.normalisation.apply(x), Codes(empty.long(), empty, 0))
+
+    @cached_property
+    def _shards(self) -> Shards:
+        return Shards.open(self.path)
+
+    @cached_property
+    def _orders(self) -> dict[str, Order]:
+        return {}
+
+    def _order(self, split: str) -> Order:
+        return self._orders.setdefault(split, Order(self._shards, split, self.seed))
