@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from unbraid.reports.canvas import COLOURS, GREY, INK, SMALL, SMALLER, Picture, Plate, blank, key, name_axes, png
 from unbraid.reports.findings import Findings
@@ -50,10 +51,10 @@ def additions(findings: Findings) -> Plate:
     amount = sum(len(each) for each in found.values())
     luck = f" Of {amount} intervals about {amount / ALONE:.0f} leave out 0 by luck alone." if amount >= ALONE else ""
     caption = (
-        "Each row is a mechanism: the score with it minus the score without it, paired by seed, with the 95 % interval. "
-        "Alone: against the dictionary that has everything else it has, mostly plain. In company: all mechanisms "
-        "against all but it. Filled: at equal L0, the mean over the L0 that both have on their paths; hollow: no L0 is "
-        "shared, so at equal strength of sparsity, and a difference may be one of L0. ▲ higher and ▼ lower where the "
+        "Each row is a mechanism: the score with it minus the score without it, paired by seed, with its 95 % "
+        "interval. Alone: against the dictionary that has everything else it has, mostly plain. In company: all mechanisms "
+        "against all but it. Filled: at equal L0, the mean over the L0 that both have on their paths; hollow: no L0 "
+        "is shared, so at equal strength of sparsity, and a difference may be one of L0. ▲ higher and ▼ lower where the "
         f"interval leaves out 0 and there are at least five pairs, else ○.{luck}{_remarks(ladder)}"
     )
     return Plate("What each mechanism adds", caption, pictures)
@@ -104,6 +105,7 @@ def _picture(findings: Findings, ladder: Ladder, metric: str, found: Sequence[Ef
     axes.set(ylim=(0.45 - len(rows), 0.6), yticks=[])
     axes.spines["left"].set_visible(False)
     axes.margins(x=0.06)
+    axes.xaxis.set_major_locator(MaxNLocator(6))
     words = wording(metric)
     name_axes(axes, f"What each mechanism adds: {words.heading}", f"difference in {words.heading} ({words.better})", "")
     key(figure, _key(found))

@@ -67,7 +67,7 @@ def blank(source: str, height: float = HEIGHT) -> tuple[Figure, Axes]:
 
 
 def blank_panels(source: str, title: str, amount: int, height: float) -> tuple[Figure, list[Axes]]:
-    """A figure of so many small plots on the same axes, two in a row, each of this height; its title is over all."""
+    """A figure of so many small plots on the same axes, two in a row, each of this height, under one title."""
     rows = -(-amount // 2)
     figure = _sheet(1.3 + rows * height)
     every = figure.subplots(rows, 2, sharex=True, sharey=True, squeeze=False).ravel().tolist()
@@ -75,7 +75,7 @@ def blank_panels(source: str, title: str, amount: int, height: float) -> tuple[F
         _dress(axes, SMALLER)
     if amount % 2:
         every.pop().set_axis_off()
-        every[-1].tick_params(labelbottom=True)
+        every[-2].tick_params(labelbottom=True)
     figure.text(0.99, 0.998, plain(short(source, 64)), fontsize=7.5, color=GREY, ha="right", va="top")
     figure.suptitle(f"\n{plain(title)}", fontsize=SIZE, fontweight="bold", color=INK, x=0.02, ha="left")
     return figure, every

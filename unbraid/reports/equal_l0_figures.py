@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.typing import LineStyleType
 
 from unbraid.reports.canvas import (
     COLOURS,
@@ -23,6 +24,7 @@ from unbraid.reports.canvas import (
 )
 from unbraid.reports.findings import Findings, finite
 from unbraid.reports.ladder import Case, Ladder, read_ladder, shared_l0
+from unbraid.reports.score_figures import CHANCE
 from unbraid.reports.words import interval, number, wording
 from unbraid.statistics import Estimate, estimate
 
@@ -84,7 +86,7 @@ def _how_to_read(ceiling: str) -> str:
     return (
         "Every case is read at the same L0, the one most cases have on the paths of all their seeds, between two of "
         "its strengths of sparsity; a case whose paths do not reach it has no bar. Bar: mean over seeds, with its 95 % "
-        "interval. Dotted tick: chance, a random dictionary of the same size (at whatever L0 it has). Solid tick: the "
+        "interval. Dashed tick: chance, a random dictionary of the same size (at whatever L0 it has). Solid tick: the "
         f"ceiling, {ceiling}. Plain is in another colour."
     )
 
@@ -114,8 +116,8 @@ def _picture(findings: Findings, metric: str, name: str, title: str, rows: Seque
         axes.text(1, 0.36 - row, right, fontsize=SMALLER, color=INK, va="center", ha="right", transform=across)
         draw_bar(axes, -float(row), bar, OTHER if row else PLAIN)
     axes.set(ylim=(0.5 - len(rows), 0.62), yticks=[])
-    axes.set_xlim(left=0)
     axes.margins(x=0.05)
+    axes.set_xlim(left=-0.02 * axes.get_xlim()[1])
     heading = wording(metric).heading
     better = wording(metric).better
     unit = f" ({better})" if better else ""
@@ -130,15 +132,16 @@ def draw_bar(axes: Axes, y: float, bar: Bar, colour: str) -> None:
         axes.barh([y - 0.05], [bar.mean.value], height=0.3, color=colour, alpha=0.55, zorder=2)
         if bar.mean.interval is not None:
             axes.plot(bar.mean.interval, [y - 0.05] * 2, color=INK, linewidth=1.8, zorder=4)
-    for value, style in ((bar.chance, ":"), (bar.ceiling, "-")):
+    marks: list[tuple[float | None, LineStyleType]] = [(bar.chance, CHANCE), (bar.ceiling, "-")]
+    for value, style in marks:
         if value is not None:
-            axes.plot([value] * 2, [y - 0.25, y + 0.15], color=GREY, linestyle=style, linewidth=2.2, zorder=3)
+            axes.plot([value] * 2, [y - 0.24, y + 0.13], color=GREY, linestyle=style, linewidth=2.2, zorder=3)
 
 
 def _key(rows: Sequence[Bar]) -> list[Line2D]:
     handles = [Line2D([], [], color=INK, linewidth=1.8, label="95 % interval over seeds")]
     if any(bar.chance is not None for bar in rows):
-        handles.append(Line2D([], [], color=GREY, linestyle=":", linewidth=2.2, label="chance"))
+        handles.append(Line2D([], [], color=GREY, linestyle=CHANCE, linewidth=2.2, label="chance"))
     if any(bar.ceiling is not None for bar in rows):
         handles.append(Line2D([], [], color=GREY, linewidth=2.2, label="ceiling"))
     return handles

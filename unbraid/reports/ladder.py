@@ -11,6 +11,7 @@ has all it has but NAME.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -73,12 +74,14 @@ class Ladder:
 
     @cached_property
     def rungs(self) -> list[Case]:
-        """Plain, and the runs that add to it one by one; none where there are no such runs."""
+        """Plain, the runs that add to it one by one, and all of them if no run is that; none where there are no runs."""
         numbered = [(name.removeprefix(RUNG), case) for name, case in self.cases.items() if name.startswith(RUNG)]
         runs = [
             case for _, case in sorted((int(rung), case) for rung, case in numbered if rung.isdigit() and int(rung))
         ]
-        return [self.plain, *runs] if runs else []
+        last = self.cases.get(WHOLE)
+        ends = [last] if last and all(last.mechanisms != case.mechanisms for case in runs) else []
+        return [self.plain, *runs, *ends] if runs else []
 
     @cached_property
     def whole(self) -> Case | None:
@@ -95,7 +98,11 @@ class Ladder:
     def title(self, case: Case) -> str:
         """A case in a few words; a rung by what it adds."""
         added = {rung.name: names for rung, names in self._steps()}.get(case.name, frozenset())
-        return f"{case.name}: + {in_words(next(iter(added)))}" if len(added) == 1 else in_words(case.name)
+        if len(added) == 1:
+            return f"{case.name}: + {in_words(next(iter(added)))}"
+        if case.name.startswith(ALONE):
+            return f"{in_words(case.name.removeprefix(ALONE))} alone"
+        return in_words(case.name)
 
     def additions(self) -> list[Addition]:
         """What tells each mechanism alone and in company, as far as the run has it."""
@@ -127,7 +134,7 @@ class Ladder:
 
     def _steps(self) -> Iterator[tuple[Case, frozenset[str]]]:
         """Each rung and what it has that the one before has not."""
-        for before, rung in zip(self.rungs, self.rungs[1:], strict=False):
+        for before, rung in pairwise(self.rungs):
             yield rung, rung.mechanisms - before.mechanisms
 
     def _holding(self, mechanisms: frozenset[str]) -> Case | None:
@@ -159,7 +166,7 @@ def shared_l0(cases: Sequence[Case], metric: str, reference: Case) -> float | No
     low, high = spans[reference.name]
     ends = sorted({min(max(end, low), high) for span in spans.values() for end in span})
     middle = (low * high) ** 0.5
-    candidates = [middle, *ends, *[(one * next_one) ** 0.5 for one, next_one in zip(ends, ends[1:], strict=False)]]
+    candidates = [middle, *ends, *[(one * next_one) ** 0.5 for one, next_one in pairwise(ends)]]
 
     def worth(l0: float) -> tuple[int, float]:
         return sum(first <= l0 <= last for first, last in spans.values()), -abs(np.log(l0 / middle))
@@ -168,7 +175,7 @@ def shared_l0(cases: Sequence[Case], metric: str, reference: Case) -> float | No
 
 
 def in_words(name: str) -> str:
-    return name.replace("_", " ")
+    return name.replace("_", " ").replace("-", " ") if not name.startswith(RUNG) else name
 
 
 def _span(paths: Paths) -> tuple[float, float] | None:

@@ -23,7 +23,7 @@ from unbraid.reports.canvas import (
     shared,
 )
 from unbraid.reports.findings import Findings, Score
-from unbraid.reports.ladder import Case, Ladder, read_ladder
+from unbraid.reports.ladder import Case, Ladder, read_ladder, shared_l0
 from unbraid.reports.methods import method_look
 from unbraid.reports.words import number, wording
 
@@ -36,9 +36,12 @@ Points = list[tuple[Score, Score]]
 
 
 def highlighted(ladder: Ladder) -> list[Case]:
-    """Plain, the first mechanism, all of them, and those that recover most anywhere on their paths."""
-    first = ladder.rungs[1:2]
-    ranked = sorted(ladder.cases.values(), key=lambda case: -_most(case, "recovered"))[:BEST]
+    """Plain, the first mechanism, all of them, and those that recover most at the L0 that most cases have."""
+    first, every = ladder.rungs[1:2], list(ladder.cases.values())
+    l0 = shared_l0(every, "recovered", ladder.plain)
+    found = {case.name: np.mean([path.at(l0) for path in case.paths("recovered").values()]) for case in every if l0}
+    known = [case for case in every if np.isfinite(found.get(case.name, np.nan))]
+    ranked = sorted(known, key=lambda case: -found[case.name])[:BEST]
     whole = [ladder.whole] if ladder.whole else []
     return list({case.name: case for case in (ladder.plain, *first, *whole, *ranked)}.values())
 
@@ -50,8 +53,9 @@ def pareto(findings: Findings) -> Plate:
     caption = (
         "Each line is a case along its strengths of sparsity, each point a mean over seeds with 95 % intervals both "
         "ways (often narrower than the marker). In colour: plain, the first mechanism, all of them, and the two cases "
-        "that recover most; in grey the others, without intervals. Black: the front, the points that no other of any "
-        "case beats on both axes; picked from noisy means, it flatters a little. Up is better; so is left for L0."
+        "that recover most at the L0 that most cases have; in grey the others, without intervals. Black dots: the "
+        "front, the points that no other of any case beats on both axes; picked from noisy means, it flatters a "
+        "little. Up is better; so is left for L0. Chance is drawn where it is near, else told in the legend."
     )
     return Plate("Pareto front: L0, explained variance, recovery", caption, [picture for picture in drawn if picture])
 
@@ -70,10 +74,6 @@ def front(found: Sequence[tuple[float, float]], lower: bool) -> list[tuple[float
         if not kept or y > kept[-1][1]:
             kept.append((x, y))
     return sorted(kept)
-
-
-def _most(case: Case, metric: str) -> float:
-    return max((value for one in case.settings if (value := one.value(metric)) is not None), default=-np.inf)
 
 
 def _picture(findings: Findings, ladder: Ladder, x: str, y: str) -> Picture | None:
@@ -106,11 +106,18 @@ def _others(axes: Axes, ladder: Ladder, x: str, y: str, grey: bool) -> list[Line
     settings = [setting for case in ladder.cases.values() for setting in case.settings]
     found = [Line2D([], [], color=PALE, marker="o", markersize=3, label="other cases")] if grey else []
     found.append(Line2D([], [], color=INK, linewidth=1, linestyle=(0, (1, 1)), label="front"))
-    chance = [level(axes, value, name, ":") for value, name in shared(settings, y, "chance")]
-    found += [line for line in chance if line]
+    low, high = axes.get_ylim()
+    for value, name in shared(settings, y, "chance"):
+        near = low - (high - low) <= value <= high
+        line = level(axes, value, name, ":") if near else Line2D([], [], linestyle="", label=_far(y, name, value, low))
+        found += [line] if line else []
     if x == "l0" and (true := shared(settings, "l0", "ceiling")):
         found.append(axes.axvline(true[0][0], color=GREY, linestyle="--", linewidth=1.2, label="what truly fires"))
     return found
+
+
+def _far(metric: str, name: str, value: float, low: float) -> str:
+    return f"{name} {number(metric, value)}, {'below' if value < low else 'above'}"
 
 
 def _means(each: Points) -> tuple[list[float], list[float]]:

@@ -127,7 +127,7 @@ def _usage(findings: Findings, ladder: Ladder) -> Picture | None:
     seen = np.concatenate([np.concatenate([band.mean for band in bands]), true[1]])
     make_log(figure.axes[0], "y", float(seen[seen > 0].min()), float(seen.max()))
     figure.axes[0].set_xlim(0, 100)
-    _name(figure, "features, most used first (% of the dictionary)", "firing rate (share of samples, log)")
+    _name(figure, "features, most used first (%)", "firing rate (share of samples, log)")
     handles = [_line(COLOURS[0], "-", "this rung"), _line(PALE, "-", "plain")]
     true_line = Line2D([], [], color="#dcdcdc", linewidth=7, label="planted features")
     key(figure, [*handles, *([true_line] if true[0].size else [])])
@@ -157,13 +157,15 @@ def _panels(
         if place:
             axes.plot(bands[0].x, bands[0].mean, color=PALE, linewidth=1.4, zorder=2)
         told.append(f"{name} {draw(axes, place)}")
-        axes.set_title(plain(name), fontsize=SMALL - 0.7 if len(name) <= 28 else SMALLER - 0.5, loc="left", color=INK)
+        axes.set_title(plain(name), fontsize=SMALL - 0.7 if len(name) <= 25 else SMALLER - 0.3, loc="left", color=INK)
     return figure, "; ".join(told)
 
 
 def _name(figure: Figure, x: str, y: str) -> None:
+    """One name for all y axes; the x axes at the foot of both columns have theirs."""
     log = " (log)" if figure.axes[0].get_yscale() == "log" and "log" not in y else ""
-    figure.supxlabel(x, fontsize=SMALL)
+    for axes in [axes for axes in figure.axes if axes.axison][-2:]:
+        axes.set_xlabel(x, fontsize=SMALL - 0.7)
     figure.supylabel(f"{y}{log}", fontsize=SMALL)
 
 
