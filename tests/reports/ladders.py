@@ -154,15 +154,24 @@ def judgement(settings: list[dict[str, Any]]) -> dict[str, Any]:
         own = 0.004 * len(cases()[one["setting"]["case"]])
         metrics = {
             f"probe_{k}": {
-                **{"value": value + own, "interval": [value + own - 0.01, value + own + 0.012], "error": 0.005},
-                **{"chance": value - 0.08, "ceiling": None, "members": []},
+                "value": value + own,
+                "interval": [value + own - 0.01, value + own + 0.012],
+                "error": 0.005,
+                "chance": value - 0.08,
+                "ceiling": None,
+                "members": [],
             }
             for k, value in steps.items()
         }
         cards.append({**one, "metrics": metrics})
     raw = {f"probe_{k}": {"value": value - 0.03, "error": 0.006} for k, value in steps.items()}
     return {
-        **{"model": "stories15M", "site": "blocks.3.hook_resid_post", "settings": cards, "differences": []},
-        **{"beside": {"raw activations": raw, "the mean": {}}, "probes": {"ag_news": {}, "emotion": {}}},
-        **{"letters": {}, "warnings": []},
+        "model": "stories15M",
+        "site": "blocks.3.hook_resid_post",
+        "settings": cards,
+        "differences": [],
+        "beside": {"raw activations": raw, "the mean": {}},
+        "probes": {"ag_news": {}, "emotion": {}},
+        "letters": {},
+        "warnings": [],
     }

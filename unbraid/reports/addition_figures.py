@@ -52,10 +52,10 @@ def additions(findings: Findings) -> Plate:
     luck = f" Of {amount} intervals about {amount / ALONE:.0f} leave out 0 by luck alone." if amount >= ALONE else ""
     caption = (
         "Each row is a mechanism: the score with it minus the score without it, paired by seed, with its 95 % "
-        "interval. Alone: against the dictionary that has everything else it has, mostly plain. In company: all mechanisms "
-        "against all but it. Filled: at equal L0, the mean over the L0 that both have on their paths; hollow: no L0 "
-        "is shared, so at equal strength of sparsity, and a difference may be one of L0. ▲ higher and ▼ lower where the "
-        f"interval leaves out 0 and there are at least five pairs, else ○.{luck}{_remarks(ladder)}"
+        "interval. Alone: against the dictionary that has everything else it has, mostly plain. In company: all "
+        "mechanisms against all but it. Filled: at equal L0, the mean over the L0 that both have on their paths; "
+        "hollow: no L0 is shared, so at equal strength of sparsity, and a difference may be one of L0. ▲ higher and "
+        f"▼ lower where the interval leaves out 0 and there are at least five pairs, else ○.{luck}{_remarks(ladder)}"
     )
     return Plate("What each mechanism adds", caption, pictures)
 

@@ -74,7 +74,7 @@ class Ladder:
 
     @cached_property
     def rungs(self) -> list[Case]:
-        """Plain, the runs that add to it one by one, and all of them if no run is that; none where there are no runs."""
+        """Plain, the runs that add to it one by one, and all of them if no run is that; none without runs."""
         numbered = [(name.removeprefix(RUNG), case) for name, case in self.cases.items() if name.startswith(RUNG)]
         runs = [
             case for _, case in sorted((int(rung), case) for rung, case in numbered if rung.isdigit() and int(rung))
@@ -96,13 +96,17 @@ class Ladder:
         return list(dict.fromkeys([*added, *named]))
 
     def title(self, case: Case) -> str:
-        """A case in a few words; a rung by what it adds."""
-        added = {rung.name: names for rung, names in self._steps()}.get(case.name, frozenset())
-        if len(added) == 1:
-            return f"{case.name}: + {in_words(next(iter(added)))}"
+        """A case in a few words; a run by what it adds."""
+        if case.name.startswith(RUNG):
+            return self.rung_title(case)
         if case.name.startswith(ALONE):
             return f"{in_words(case.name.removeprefix(ALONE))} alone"
         return in_words(case.name)
+
+    def rung_title(self, case: Case) -> str:
+        """A rung by what it adds to the one before."""
+        added = {rung.name: names for rung, names in self._steps()}.get(case.name, frozenset())
+        return f"{case.name}: + {in_words(next(iter(added)))}" if len(added) == 1 else in_words(case.name)
 
     def additions(self) -> list[Addition]:
         """What tells each mechanism alone and in company, as far as the run has it."""

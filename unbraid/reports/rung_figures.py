@@ -70,19 +70,21 @@ def usage(findings: Findings, setting: Setting) -> tuple[Band, Estimate]:
 def _losses(findings: Findings, ladder: Ladder) -> Picture | None:
     found = [total_loss(findings, case.middle) for case in ladder.rungs]
     totals = _bands(found)
-    plain_cost = [findings.curve(case.middle, "fidelity", term=True) for case in ladder.rungs]
-    dashed = _bands(plain_cost) if all(plain_cost) else []
+    costs = [findings.curve(case.middle, "fidelity", term=True) for case in ladder.rungs]
+    dashed = [cost for cost in costs if cost] if all(costs) else []
     if not totals:
         return None
 
     def draw(axes: Axes, place: int) -> str:
         totals[place].draw(axes, COLOURS[0])
         if dashed:
-            axes.plot(dashed[place].x, dashed[place].mean, "--", color=COLOURS[1], linewidth=1.4, zorder=4)
+            axes.plot(
+                dashed[place].steps, dashed[place].values.mean(0), "--", color=COLOURS[1], linewidth=1.4, zorder=4
+            )
         return f"ends at {totals[place].mean[-1]:.3g}"
 
     figure, told = _panels(findings, ladder, "Training curves: loss", draw, totals)
-    _scale(figure, [*totals, *dashed])
+    _scale(figure, [*[band.mean for band in totals], *[cost.values.mean(0) for cost in dashed]])
     _name(figure, "training step", "cost per sample")
     handles = [_line(COLOURS[0], "-", "loss, this rung"), _line(PALE, "-", "loss, plain")]
     key(figure, [*handles, *([_line(COLOURS[1], "--", "its reconstruction")] if dashed else [])])
@@ -102,7 +104,7 @@ def _l0(findings: Findings, ladder: Ladder) -> Picture | None:
         return f"ends at {found[place].mean[-1]:.3g}"
 
     figure, told = _panels(findings, ladder, "Sparsity evolution: L0 while training", draw, found)
-    _scale(figure, found)
+    _scale(figure, [band.mean for band in found])
     _name(figure, "training step", "L0 (features per sample)")
     handles = [_line(COLOURS[0], "-", "this rung"), _line(PALE, "-", "plain")]
     key(figure, [*handles, *[_line(GREY, ":", "what truly fires") for _ in levels]])
@@ -169,11 +171,11 @@ def _name(figure: Figure, x: str, y: str) -> None:
     figure.supylabel(f"{y}{log}", fontsize=SMALL)
 
 
-def _scale(figure: Figure, bands: Sequence[Band]) -> None:
+def _scale(figure: Figure, lines: Sequence[np.ndarray]) -> None:
     """From 0, or in the logarithm where values span more than a factor of 20."""
     axes = figure.axes[0]
     axes.set_xlim(left=0)
-    seen = np.concatenate([band.mean for band in bands])
+    seen = np.concatenate(lines)
     low, high = float(seen.min()), float(seen.max())
     if low > 0 and high > 20 * low:
         make_log(axes, "y", low, high)
