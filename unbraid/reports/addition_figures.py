@@ -107,11 +107,17 @@ def _picture(findings: Findings, ladder: Ladder, metric: str, found: Sequence[Ef
     axes.margins(x=0.06)
     axes.xaxis.set_major_locator(MaxNLocator(6))
     words = wording(metric)
-    name_axes(axes, f"What each mechanism adds: {words.heading}", f"difference in {words.heading} ({words.better})", "")
+    name_axes(axes, f"What each mechanism adds: {words.heading}", f"difference in {words.heading}{_unit(metric)}", "")
     key(figure, _key(found))
     return Picture(
         f"adds-{metric}", png(figure), f"Forest plot of {words.heading}, with minus without: {'; '.join(told)}."
     )
+
+
+def _unit(metric: str) -> str:
+    """Scores have none, but for the count of dead features."""
+    said = [part for part in ("features" if metric == "dead" else "", wording(metric).better) if part]
+    return f" ({'; '.join(said)})" if said else ""
 
 
 def draw_effect(axes: Axes, y: float, one: Effect) -> None:

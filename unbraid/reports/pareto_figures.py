@@ -81,7 +81,7 @@ def _picture(findings: Findings, ladder: Ladder, x: str, y: str) -> Picture | No
     if not lines:
         return None
     chosen = [case for case in highlighted(ladder) if case.name in lines]
-    figure, axes = blank(findings.source, height=HEIGHT + 0.5 + 0.2 * len(chosen))
+    figure, axes = blank(findings.source, height=HEIGHT + 1.1 + 0.2 * len(chosen))
     for name, each in lines.items():
         if name not in [case.name for case in chosen]:
             axes.plot(*_means(each), color=PALE, linewidth=1, marker="o", markersize=2.5, zorder=2)

@@ -78,9 +78,8 @@ def _losses(findings: Findings, ladder: Ladder) -> Picture | None:
     def draw(axes: Axes, place: int) -> str:
         totals[place].draw(axes, COLOURS[0])
         if dashed:
-            axes.plot(
-                dashed[place].steps, dashed[place].values.mean(0), "--", color=COLOURS[1], linewidth=1.4, zorder=4
-            )
+            cost = dashed[place]
+            axes.plot(cost.steps, cost.values.mean(0), "--", color=COLOURS[1], linewidth=1.4, zorder=4)
         return f"ends at {totals[place].mean[-1]:.3g}"
 
     figure, told = _panels(findings, ladder, "Training curves: loss", draw, totals)
@@ -153,13 +152,14 @@ def _panels(
 ) -> tuple[Figure, str]:
     """A plot a rung, plain's line in each; and what `draw` tells of them."""
     figure, every = blank_panels(findings.source, title, len(ladder.rungs), PANEL)
+    names = [ladder.rung_title(case) for case in ladder.rungs]
+    size = SMALL if max(map(len, names)) <= 24 else SMALLER
     told: list[str] = []
-    for place, (axes, case) in enumerate(zip(every, ladder.rungs, strict=True)):
-        name = ladder.title(case)
+    for place, (axes, name) in enumerate(zip(every, names, strict=True)):
         if place:
             axes.plot(bands[0].x, bands[0].mean, color=PALE, linewidth=1.4, zorder=2)
         told.append(f"{name} {draw(axes, place)}")
-        axes.set_title(plain(name), fontsize=SMALL - 0.7 if len(name) <= 25 else SMALLER - 0.3, loc="left", color=INK)
+        axes.set_title(plain(name), fontsize=size, loc="left", color=INK)
     return figure, "; ".join(told)
 
 
