@@ -296,8 +296,9 @@ def test_bars_lines_and_small_plots_are_rendered(findings: Findings, ladder: Lad
 def test_a_ladder_of_one_seed_is_drawn_without_intervals(tmp_path: Path):
     findings = read_findings(write_ladder(tmp_path / "one", seeds=[3]))
     for draw_plate in (absorbed, additions, rungs):
-        assert draw_plate(findings).pictures
-        assert not any("[" in picture.alt for picture in draw_plate(findings).pictures)
+        drawn = draw_plate(findings).pictures
+        assert drawn
+        assert not any("[" in picture.alt for picture in drawn)
     assert {absorbed, additions, correlations, pareto, probing, rungs} <= set(figures.PLATES)
 
 

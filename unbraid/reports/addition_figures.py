@@ -153,7 +153,7 @@ def _key(found: Sequence[Effect]) -> list[Line2D]:
         if any(one.addition.where == where for one in found)
     ]
     if not all(one.matched for one in found):
-        hollow = {"marker": "o", "markerfacecolor": "white", "linestyle": "", "color": GREY}
-        handles.append(Line2D([], [], label="hollow: no L0 in common", **hollow))
+        label = "hollow: no L0 in common"
+        handles.append(Line2D([], [], color=GREY, marker="o", markerfacecolor="white", linestyle="", label=label))
     handles.append(Line2D([], [], color=INK, linewidth=1.1, label="adds nothing"))
     return handles

@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.typing import LineStyleType
 
 from unbraid.reports.bands import Band
 from unbraid.reports.canvas import (
@@ -183,7 +184,7 @@ def _scale(figure: Figure, lines: Sequence[np.ndarray]) -> None:
         axes.set_ylim(min(0.0, low), 1.08 * high if high > 0 else 1)
 
 
-def _line(colour: str, style: str, label: str) -> Line2D:
+def _line(colour: str, style: LineStyleType, label: str) -> Line2D:
     return Line2D([], [], color=colour, linestyle=style, linewidth=2, label=label)
 
 
