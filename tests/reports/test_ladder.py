@@ -81,6 +81,14 @@ def test_what_a_mechanism_adds_at_equal_l0_is_the_closed_form(ladder: Ladder, me
             each = [ladders.effect(metric, set(gone), seed) for seed in SEEDS]
             assert one.difference.estimate.value == pytest.approx(np.mean(each), abs=1e-12)
             assert one.difference.estimate.interval == pytest.approx(estimate(each).interval, abs=1e-12)
+            ends = [
+                ladders.l0(case.name, weight, seed)
+                for case in (one.addition.ours, one.addition.reference)
+                for weight in (0.3, 0.03)
+                for seed in SEEDS
+            ]
+            low, high = np.reshape(ends, (2, 2, -1)).transpose(1, 0, 2).reshape(2, -1)
+            assert one.l0 == pytest.approx((low.max(), high.min()))
     apart = [one.addition.mechanism for one in found if not one.matched]
     assert apart == ["lateral_inhibition", "adaptive_neighbourhoods"]
 
@@ -124,6 +132,7 @@ def test_the_forest_tells_every_mechanism_and_what_cannot_be_had_apart(findings:
     for name, needed in NEEDS.items():
         assert f"{name} alone stands on {needed}".replace("_", " ") in plate.caption
     assert "Of 108 intervals about 5" in plate.caption
+    assert plate.numbers.count('<th scope="row">') == 108
 
 
 def test_the_l0_all_is_read_at_is_one_that_most_cases_have(ladder: Ladder):

@@ -1,15 +1,17 @@
 """Figures of what each mechanism adds: alone and in company, at equal L0 where the paths allow it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from unbraid.reports import markup
 from unbraid.reports.canvas import COLOURS, GREY, INK, SMALL, SMALLER, Picture, Plate, blank, key, name_axes, png
 from unbraid.reports.findings import Findings
 from unbraid.reports.ladder import Addition, Case, Ladder, in_words, read_ladder
+from unbraid.reports.markup import Group
 from unbraid.reports.words import MISSING, interval, number, wording
 from unbraid.statistics import Difference, paired_difference
 from unbraid.statistics.matched import compare
@@ -27,19 +29,25 @@ class Effect:
 
     addition: Addition
     difference: Difference
-    matched: bool
+    l0: tuple[float, float] | None
+    """Between which L0; None where they share none."""
+
+    @property
+    def matched(self) -> bool:
+        return self.l0 is not None
 
 
 def effects(ladder: Ladder, metric: str) -> list[Effect]:
     """Every addition that both cases have this score for."""
     found: list[Effect] = []
     for addition in ladder.additions():
-        matched = compare(addition.ours.paths(metric), addition.reference.paths(metric)).difference
-        difference = matched or paired_difference(
-            *(_means(case, metric) for case in (addition.ours, addition.reference))
-        )
-        if difference.pairs:
-            found.append(Effect(addition, difference, matched is not None))
+        ours, reference = addition.ours, addition.reference
+        at_equal = compare(ours.paths(metric), reference.paths(metric))
+        if at_equal.difference:
+            found.append(Effect(addition, at_equal.difference, (at_equal.low, at_equal.high)))
+            continue
+        difference = paired_difference(_means(ours, metric), _means(reference, metric))
+        found += [Effect(addition, difference, None)] if difference.pairs else []
     return found
 
 
@@ -57,7 +65,26 @@ def additions(findings: Findings) -> Plate:
         "hollow: no L0 is shared, so at equal strength of sparsity, and a difference may be one of L0. ▲ higher and "
         f"▼ lower where the interval leaves out 0 and there are at least five pairs, else ○.{luck}{_remarks(ladder)}"
     )
-    return Plate("What each mechanism adds", caption, pictures)
+    return Plate("What each mechanism adds", caption, pictures, _numbers(found) if pictures else "")
+
+
+def _numbers(found: Mapping[str, Sequence[Effect]]) -> str:
+    """Every difference as a table, folded away."""
+    groups = [Group([_row(metric, one) for one in each], wording(metric).heading) for metric, each in found.items()]
+    head = ("mechanism", "difference", "95 % interval", "pairs", "between L0", "verdict")
+    return markup.fold("The same in numbers", markup.table("What each mechanism adds", head, groups, words=1))
+
+
+def _row(metric: str, one: Effect) -> list[str]:
+    mean = one.difference.estimate
+    return [
+        f"{in_words(one.addition.mechanism)}, {one.addition.where}",
+        number(metric, mean.value, True),
+        interval(metric, mean.interval, True),
+        str(one.difference.pairs),
+        MISSING if one.l0 is None else "{:.3g} and {:.3g}".format(*one.l0),
+        f"{SIGNS[one.difference.verdict]} {one.difference.verdict}",
+    ]
 
 
 def _means(case: Case, metric: str) -> dict[str, float]:

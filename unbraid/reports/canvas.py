@@ -55,6 +55,8 @@ class Plate:
     heading: str
     caption: str
     pictures: list[Picture]
+    numbers: str = ""
+    """What stands under the caption, as HTML."""
 
 
 def blank(source: str, height: float = HEIGHT) -> tuple[Figure, Axes]:
