@@ -16,8 +16,8 @@ from unbraid.reports.bands import MOST_POINTS, Band
 from unbraid.reports.canvas import blank
 from unbraid.reports.equal_l0_figures import absorbed, bars, correlations, draw_bar
 from unbraid.reports.findings import Findings, read_findings
-from unbraid.reports.ladder import Ladder, read_ladder, shared_l0
-from unbraid.reports.pareto_figures import front, highlighted, pareto, points
+from unbraid.reports.ladder import Case, Ladder, read_ladder, shared_l0
+from unbraid.reports.pareto_figures import distinct, front, highlighted, pareto, points
 from unbraid.reports.probing_figures import chosen, probe_line, probing
 from unbraid.reports.rung_figures import rungs, total_loss, usage
 from unbraid.statistics import estimate
@@ -259,6 +259,16 @@ def test_paths_are_drawn_with_intervals_where_they_are_measured(
     across, up = points(ladder.plain, "l0", "recovered")[0]
     assert any(tuple(line[:, 0]) == across.interval and np.allclose(line[:, 1], plain[0][1]) for line in lines)
     assert any(tuple(line[:, 1]) == up.interval and np.allclose(line[:, 0], plain[0][0]) for line in lines)
+
+
+def test_a_case_of_two_names_is_highlighted_once(ladder: Ladder):
+    names = [case.name for case in highlighted(ladder)]
+    assert len(names) == 5
+    again = Case("run-9", ladder.cases["all"].mechanisms, ladder.cases["all"].settings)
+    assert [case.name for case in highlighted(Ladder({**ladder.cases, "run-9": again}))] == names
+    assert [case.name for case in distinct([again, ladder.cases["all"], ladder.cases["published-all"]])] == [
+        *("run-9", "published-all")
+    ]
 
 
 def test_probing_is_drawn_for_a_few_beside_raw_and_random(findings: Findings, unsaved: list[Figure]):

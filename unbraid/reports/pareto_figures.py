@@ -23,7 +23,7 @@ from unbraid.reports.canvas import (
     shared,
 )
 from unbraid.reports.findings import Findings, Score
-from unbraid.reports.ladder import Case, Ladder, read_ladder, shared_l0
+from unbraid.reports.ladder import PUBLISHED, Case, Ladder, read_ladder, shared_l0
 from unbraid.reports.methods import method_look
 from unbraid.reports.words import number, wording
 
@@ -41,9 +41,18 @@ def highlighted(ladder: Ladder) -> list[Case]:
     l0 = shared_l0(every, "recovered", ladder.plain)
     found = {case.name: np.mean([path.at(l0) for path in case.paths("recovered").values()]) for case in every if l0}
     known = [case for case in every if np.isfinite(found.get(case.name, np.nan))]
-    ranked = sorted(known, key=lambda case: -found[case.name])[:BEST]
-    whole = [ladder.whole] if ladder.whole else []
-    return list({case.name: case for case in (ladder.plain, *first, *whole, *ranked)}.values())
+    ranked = sorted(known, key=lambda case: -found[case.name])
+    chosen = distinct([ladder.plain, *first, *([ladder.whole] if ladder.whole else [])])
+    return distinct([*chosen, *ranked])[: len(chosen) + BEST]
+
+
+def distinct(cases: Sequence[Case]) -> list[Case]:
+    """Without those that are another by a second name."""
+    kept: dict[tuple[frozenset[str], str], Case] = {}
+    for case in cases:
+        own = case.name if case.name.startswith(PUBLISHED) else ""
+        kept.setdefault((case.mechanisms, own), case)
+    return list(kept.values())
 
 
 def pareto(findings: Findings) -> Plate:
@@ -52,8 +61,8 @@ def pareto(findings: Findings) -> Plate:
     drawn = [_picture(findings, ladder, x, y) for x, y in PAIRS] if ladder else []
     caption = (
         "Each line is a case along its strengths of sparsity, each point a mean over seeds with 95 % intervals both "
-        "ways (often narrower than the marker). In colour: plain, the first mechanism, all of them, and the two cases "
-        "that recover most at the L0 that most cases have; in grey the others, without intervals. Black dots: the "
+        "ways (often narrower than the marker). In colour: plain, the first mechanism, all of them, and two more that "
+        "recover most at the L0 that most cases have; in grey the others, without intervals. Black dots: the "
         "front, the points that no other of any case beats on both axes; picked from noisy means, it flatters a "
         "little. Up is better; so is left for L0. Chance is drawn where it is near, else told in the legend."
     )
