@@ -55,21 +55,46 @@ class Plate:
     heading: str
     caption: str
     pictures: list[Picture]
+    numbers: str = ""
+    """What stands under the caption, as HTML."""
 
 
 def blank(source: str, height: float = HEIGHT) -> tuple[Figure, Axes]:
     """A figure with one plot that fits half a desk screen or a whole phone; `source` says in a corner whence it is."""
-    figure = Figure(
-        figsize=(WIDTH, height), dpi=DPI, layout=ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.07), facecolor="white"
-    )
-    FigureCanvasAgg(figure)
+    figure = _sheet(height)
     axes = figure.add_subplot()
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(labelsize=SMALL)
-    axes.grid(True, color="#e6e6e6", linewidth=0.7)
-    axes.set_axisbelow(True)
+    _dress(axes, SMALL)
     figure.suptitle(plain(short(source, 64)), fontsize=7.5, color=GREY, x=0.99, ha="right")
     return figure, axes
+
+
+def blank_panels(source: str, title: str, amount: int, height: float) -> tuple[Figure, list[Axes]]:
+    """A figure of so many small plots on the same axes, two in a row, each of this height, under one title."""
+    rows = -(-amount // 2)
+    figure = _sheet(1.3 + rows * height)
+    every = figure.subplots(rows, 2, sharex=True, sharey=True, squeeze=False).ravel().tolist()
+    for axes in every:
+        _dress(axes, SMALLER)
+    if amount % 2:
+        every.pop().set_axis_off()
+        every[-2].tick_params(labelbottom=True)
+    figure.text(0.99, 0.998, plain(short(source, 64)), fontsize=7.5, color=GREY, ha="right", va="top")
+    figure.suptitle(f"\n{plain(title)}", fontsize=SIZE, fontweight="bold", color=INK, x=0.02, ha="left")
+    return figure, every
+
+
+def _sheet(height: float) -> Figure:
+    layout = ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.07)
+    figure = Figure(figsize=(WIDTH, height), dpi=DPI, layout=layout, facecolor="white")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _dress(axes: Axes, size: float) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=size)
+    axes.grid(True, color="#e6e6e6", linewidth=0.7)
+    axes.set_axisbelow(True)
 
 
 def name_axes(axes: Axes, title: str, x: str, y: str, size: float = SIZE) -> None:

@@ -3,13 +3,18 @@
 from pathlib import Path
 
 from unbraid.files import write_bytes
+from unbraid.reports.addition_figures import additions
 from unbraid.reports.canvas import Plate
 from unbraid.reports.embedding_figures import embeddings
+from unbraid.reports.equal_l0_figures import absorbed, correlations
 from unbraid.reports.feature_figures import cosines, firing_rates
 from unbraid.reports.findings import Findings
 from unbraid.reports.matrix_figures import matrices
+from unbraid.reports.pareto_figures import pareto
+from unbraid.reports.probing_figures import probing
 from unbraid.reports.rate_figures import rates
 from unbraid.reports.recovery_figures import recovery
+from unbraid.reports.rung_figures import rungs
 from unbraid.reports.score_figures import scores
 from unbraid.reports.size_figures import sizes
 from unbraid.reports.timeline_figures import timelines
@@ -17,7 +22,8 @@ from unbraid.reports.tracking_figures import dead_entries, fates
 from unbraid.reports.training_figures import curves
 
 PLATES = (
-    *(matrices, scores, dead_entries, fates, timelines, curves),
+    *(matrices, scores, additions, pareto, absorbed, correlations, probing, rungs),
+    *(dead_entries, fates, timelines, curves),
     *(sizes, rates, recovery, cosines, firing_rates, embeddings),
 )
 """In the order a reader meets them."""

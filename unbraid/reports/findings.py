@@ -136,6 +136,12 @@ class Findings:
         longest = max(len(row) for row in rows)
         return np.stack([np.pad(row, (0, longest - len(row)), constant_values=np.nan) for row in rows])
 
+    @cached_property
+    def judged(self) -> Tree:
+        """What `unbraid judge` found on a model; empty where it was not asked."""
+        path = self.run.path / "judged.json"
+        return read_json(path) if path.is_file() else {}
+
     def has(self, table: str | None) -> bool:
         """Whether every stack kept this table; True if none is asked for."""
         return table is None or all(table in tables for tables in self.tables)

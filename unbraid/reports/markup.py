@@ -81,7 +81,8 @@ def table(
 
 def figure(plate: Plate) -> str:
     pictures = "".join(_picture(picture) for picture in plate.pictures)
-    return f'<figure><div class="pictures">{pictures}</div><figcaption>{escape(plate.caption)}</figcaption></figure>'
+    shown = f'<div class="pictures">{pictures}</div><figcaption>{escape(plate.caption)}</figcaption>'
+    return f"<figure>{shown}</figure>{plate.numbers}"
 
 
 def document(title: str, body: str) -> str:
