@@ -10,13 +10,13 @@ demo: .venv/installed
 	$(BIN)/unbraid run configs/quickstart.toml
 
 test: .venv/installed-dev real-data
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 check: .venv/installed-dev real-data
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/basedpyright
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 slow: .venv/installed-dev real-data
 	$(BIN)/python -m pytest -m slow
