@@ -5,7 +5,7 @@ import torch
 from unbraid.codes import Codes
 from unbraid.dictionaries import Dictionary, Stack
 from unbraid.mechanisms import Forward, Reallocation, Signals
-from unbraid.mechanisms.reallocation import own_seeds
+from unbraid.mechanisms.directions import own_seeds
 from unbraid.members import across
 from unbraid.training.fit import inputs_of, train
 from unbraid.training.schedule import Training

@@ -90,17 +90,11 @@ def _dot(a, b):
 @compiled(parallel=True)
 def append_positive_planted(planted, strengths, products, bias, first, features, values, counts):
     """The same where x is a short sum of planted directions: pre-activations are that sum of the rows of `products`."""
-    samples, most = planted.shape
-    width = products.shape[1]
+    samples, width = planted.shape[0], products.shape[1]
     whole = width - width % CHUNK
     for b in prange(samples):
         row, used = np.zeros(width, np.float32), counts[b]
-        for k in range(most):
-            strength = strengths[b, k]
-            if strength != 0:
-                product = products[planted[b, k]]
-                for j in range(width):
-                    row[j] += strength * product[j]
+        _mix(row, planted[b], strengths[b], products)
         for start in range(0, whole, CHUNK):
             if _any_above(row, bias, start, np.float32(0.0)):
                 used = _append(row, bias, start, start + CHUNK, first, features[b], values[b], used)
@@ -110,20 +104,25 @@ def append_positive_planted(planted, strengths, products, bias, first, features,
 @compiled(parallel=True)
 def fire_planted(planted, strengths, products, bias, codes):
     """Write all codes of samples that are short sums of planted directions: relu of that sum of `products`, + bias."""
-    samples, most = planted.shape
-    width = products.shape[1]
+    samples, width = planted.shape[0], products.shape[1]
     for b in prange(samples):
         row = codes[b]
         for j in range(width):
             row[j] = bias[j]
-        for k in range(most):
-            strength = strengths[b, k]
-            if strength != 0:
-                product = products[planted[b, k]]
-                for j in range(width):
-                    row[j] += strength * product[j]
+        _mix(row, planted[b], strengths[b], products)
         for j in range(width):
             row[j] = max(row[j], np.float32(0.0))
+
+
+@compiled(inline="always")
+def _mix(row, places, strengths, products):
+    """Add the products at these places, each times its strength; most of the places are empty."""
+    for k in range(places.shape[0]):
+        strength = strengths[k]
+        if strength != 0:
+            product = products[places[k]]
+            for j in range(row.shape[0]):
+                row[j] += strength * product[j]
 
 
 @compiled(parallel=True)

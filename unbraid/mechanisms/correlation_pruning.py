@@ -20,9 +20,8 @@ from unbraid.axes import Bool, Float, Int, Tensor
 from unbraid.coactivation import Chosen
 from unbraid.config import Knob
 from unbraid.dictionaries.stack import Stack
-from unbraid.mechanisms.directions import toward_errors
+from unbraid.mechanisms.directions import at_random, own_seeds, toward_errors
 from unbraid.mechanisms.mechanism import Forward, Mechanism, Memory, Reset, Signals
-from unbraid.randomness import seed_of, stream
 
 
 class CorrelationPruning(Mechanism):
@@ -38,8 +37,7 @@ class CorrelationPruning(Mechanism):
         return self.form == "published"
 
     def start(self, stack: Stack) -> Memory:
-        seeds = [seed_of(first.sort().values.float().numpy()) for first in stack.encoder.detach()[..., 0]]
-        return {"steps": torch.zeros(stack.members, dtype=torch.int64), "seed": torch.tensor(seeds)}
+        return {"steps": torch.zeros(stack.members, dtype=torch.int64), "seed": own_seeds(stack)}
 
     def observe(self, forward: Forward, memory: Memory, stack: Stack, signals: Signals) -> Memory:
         return {**memory, "steps": memory["steps"] + 1}
@@ -71,9 +69,10 @@ class CorrelationPruning(Mechanism):
         lengths = torch.ones_like(stack.encoder[..., :1])
         for m, lost in enumerate(anew):
             if self.form == "published":
-                rng = stream(int(memory["seed"][m]), "correlation_pruning", int(memory["steps"][m]))
-                drawn = torch.from_numpy(rng.standard_normal((int(lost.sum()), rows.shape[2])))
-                rows[m, lost] = torch.nn.functional.normalize(drawn, dim=-1).to(rows.dtype)
+                drawn = at_random(
+                    int(lost.sum()), rows.shape[2], memory["seed"][m], "correlation_pruning", memory["steps"][m]
+                )
+                rows[m, lost] = drawn.to(rows.dtype)
             else:
                 order = rank[m].argsort()
                 places = order[lost[order]]

@@ -1,13 +1,26 @@
-"""Directions for features that start anew: what the dictionary cannot say yet, and no survivor says.
+"""Directions for features that start anew: at random, or what the dictionary cannot say yet and no survivor says.
 
-They are the errors x - x̂ of the worst samples, each made orthogonal to the survivors and to those before it. Once there
-are as many as dimensions nothing is orthogonal to all of them: then to the d/4 that are most related to it.
+The latter are the errors x - x̂ of the worst samples, each made orthogonal to the survivors and to those before it. Once
+there are as many as dimensions nothing is orthogonal to all of them: then to the d/4 that are most related to it.
 """
 
 import torch
 from torch.nn.functional import normalize
 
-from unbraid.axes import Float, Tensor
+from unbraid.axes import Float, Int, Tensor
+from unbraid.dictionaries.stack import Stack
+from unbraid.randomness import seed_of, stream
+
+
+def own_seeds(stack: Stack) -> Int[Tensor, "m"]:
+    """A seed for each member, from what its own seed made of its weights; the same however features are labelled."""
+    return torch.tensor([seed_of(first.sort().values.float().numpy()) for first in stack.encoder.detach()[..., 0]])
+
+
+def at_random(count: int, dimensions: int, seed: Tensor, who: str, step: Tensor) -> Float[Tensor, "n d"]:
+    """So many unit rows, drawn by a member's seed for this mechanism and step."""
+    drawn = stream(int(seed), who, int(step)).standard_normal((count, dimensions))
+    return normalize(torch.from_numpy(drawn), dim=-1)
 
 
 def toward_errors(count: int, errors: Float[Tensor, "b d"], survivors: Float[Tensor, "s d"]) -> Float[Tensor, "n d"]:

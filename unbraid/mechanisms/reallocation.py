@@ -21,8 +21,8 @@ from torch.nn.functional import normalize
 from unbraid.axes import Bool, Float, Int, Tensor
 from unbraid.config import Knob
 from unbraid.dictionaries.stack import Stack
+from unbraid.mechanisms.directions import at_random, own_seeds
 from unbraid.mechanisms.mechanism import Forward, Mechanism, Memory, Reset, Signals
-from unbraid.randomness import stream
 
 
 class Reallocation(Mechanism):
@@ -66,8 +66,8 @@ class Reallocation(Mechanism):
     def _directions(self, forward: Forward, memory: Memory, member: int, number: int) -> Float[Tensor, "n d"]:
         if self.form == "corrected":
             return worst(forward.x - forward.reconstruction[member], number)
-        rng = stream(int(memory["seed"][member]), "reallocation", int(memory["steps"][member]))
-        return normalize(torch.from_numpy(rng.standard_normal((number, forward.x.shape[1]))), dim=-1)
+        dimensions, seed, step = forward.x.shape[1], memory["seed"][member], memory["steps"][member]
+        return at_random(number, dimensions, seed, "reallocation", step)
 
 
 def worst(residuals: Float[Tensor, "b d"], number: int) -> Float[Tensor, "n d"]:
@@ -80,8 +80,3 @@ def in_an_order_of_their_own(chosen: Bool[Tensor, "f"], directions: Float[Tensor
     """The chosen features, by the first coordinate of their directions."""
     features = chosen.nonzero()[:, 0]
     return features[directions[features, 0].argsort()]
-
-
-def own_seeds(stack: Stack) -> Int[Tensor, "m"]:
-    """A seed for each member, from what its own seed made of its weights; the same however features are labelled."""
-    return stack.encoder[..., 0].float().amax(-1).view(torch.int32).long().abs()

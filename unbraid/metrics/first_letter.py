@@ -21,7 +21,8 @@ from scipy import sparse
 
 from unbraid.axes import Bool, Float, Int
 from unbraid.metrics.absorption import ABSORBERS, FRACTION_COSINE, FULL_COSINE, SHARE, SILENT
-from unbraid.metrics.splitting import f1, fit_logistic, rank_positive, split_features
+from unbraid.metrics.logistic import fit_logistic
+from unbraid.metrics.splitting import f1, rank_positive, split_features
 
 LEAST_F1, FEWEST_WORDS, FEWEST_LETTERS = 0.6, 10, 20
 """A letter with fewer test words is left out; with fewer letters than this SAEBench gives no score."""
@@ -64,7 +65,8 @@ def probe_letters(words: Words) -> list[LetterProbe]:
         known = words.letters == letter
         if min(known[words.train].sum(), known[~words.train].sum()) < FEWEST_WORDS:
             continue
-        said, weights = fit_logistic(scaled[words.train], known[words.train], scaled)
+        fitted = fit_logistic(scaled[words.train], known[words.train], balanced=True)
+        said, weights = fitted.predict(scaled), fitted.coef_[0]
         score = f1(said[~words.train], known[~words.train])
         if score >= LEAST_F1:
             direction = (weights / np.linalg.norm(weights)).astype(words.activations.dtype)

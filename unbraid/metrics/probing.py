@@ -7,7 +7,6 @@ for each class, against as many texts of the others:
 averaged over classes, then over data sets. Balance makes chance ½; nothing is chosen by looking at test texts.
 """
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from unbraid.axes import Bool, Float, Int
+from unbraid.metrics.logistic import fit_logistic
 
 KS = (1, 2, 5, 10, 20, 50)
 FULL = "full"
@@ -118,10 +118,4 @@ def _mean(rows: Rows) -> np.ndarray:
 
 
 def _right(rows: Rows, train: np.ndarray, test: np.ndarray, known: np.ndarray, asked: np.ndarray) -> Accuracy:
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.linear_model import LogisticRegression
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # SAEBench stops at 1000 steps too
-        fitted = LogisticRegression(C=1.0, max_iter=1000).fit(rows[train], known)
-    return Accuracy.of(fitted.predict(rows[test]) == asked)
+    return Accuracy.of(fit_logistic(rows[train], known).predict(rows[test]) == asked)

@@ -5,12 +5,11 @@ split     the features of its largest positive weights, until the next no longer
           regression on them
 """
 
-import warnings
-
 import numpy as np
 from scipy import sparse
 
 from unbraid.axes import Bool, Float, Int
+from unbraid.metrics.logistic import fit_logistic
 
 LEAST_GAIN, MOST_SPLIT, L1, STEPS = 0.03, 10, 0.01, 300
 
@@ -44,7 +43,7 @@ def split_features(columns: Float[np.ndarray, "b top"], known: Bool[np.ndarray, 
     """How many of these features, in their order, mean the class: until the next no longer adds enough to the F1."""
     best = 0.0
     for k in range(1, columns.shape[1] + 1):
-        score = f1(fit_logistic(columns[:, :k], known)[0], known)
+        score = f1(fit_logistic(columns[:, :k], known, balanced=True).predict(columns[:, :k]), known)
         if k > 1 and score - best <= LEAST_GAIN:
             return k - 1
         best = score
@@ -59,16 +58,3 @@ def _balance(known: np.ndarray, errors: np.ndarray) -> np.ndarray:
 
 def f1(said: Bool[np.ndarray, "b"], known: Bool[np.ndarray, "b"]) -> float:
     return float(2 * (said & known).sum() / max(int(said.sum() + known.sum()), 1))
-
-
-def fit_logistic(
-    rows: Float[np.ndarray, "b d"], known: Bool[np.ndarray, "b"], asked: Float[np.ndarray, "a d"] | None = None
-) -> tuple[Bool[np.ndarray, "_"], Float[np.ndarray, "d"]]:
-    """What a balanced logistic regression says of the rows asked about (or of its own), and its weights."""
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.linear_model import LogisticRegression
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a thousand steps are what SAEBench gives a probe
-        fitted = LogisticRegression(class_weight="balanced", max_iter=1000).fit(rows, known)
-    return np.asarray(fitted.predict(rows if asked is None else asked)), np.asarray(fitted.coef_)[0]
