@@ -74,6 +74,7 @@ def _judge(part: Part, results: Results) -> Tree:
         "interval": measured.estimate.interval,
         "chance": measured.chance,
         "pairs": measured.pairs,
+        "note": measured.note,
         "rule": part.rule.words,
         "verdict": part.rule.verdict(measured),
     }

@@ -18,12 +18,16 @@ HOLDS, FAILS, UNDECIDED = "holds", "fails", "undecided"
 
 @dataclass(frozen=True)
 class Measured:
-    """A number with its interval, over how many pairs or replicates; `zero` is what a rule measures from."""
+    """A number with its interval, over how many pairs or replicates; `zero` is what a rule measures from.
+
+    `note` says where it was measured, or why it could not be.
+    """
 
     estimate: Estimate
     pairs: int
     chance: float | None
     zero: float = 0.0
+    note: str = ""
 
 
 class Rule(Record):
