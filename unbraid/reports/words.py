@@ -66,6 +66,14 @@ METRICS = {
         "mean absolute correlation of the 0.1 % of pairs of features that fire most alike; the truth has some too",
         "lower is better, down to the ceiling",
     ),
+    "pair_overlap_steps": Wording(
+        "Pairs selected again, next batch",
+        "overlap (Jaccard) of the pairs pushed apart in consecutive batches; chance: as many pairs at random",
+    ),
+    "pair_overlap_seeds": Wording(
+        "Pairs selected again, next seed",
+        "the same between dictionaries of two seeds, features matched by direction",
+    ),
     "loss_recovered": Wording(
         "Loss recovered",
         "what the model keeps of its loss with reconstructions spliced in: 1 as it was, 0 as with zeros",

@@ -6,6 +6,7 @@ from unbraid.axes import Tensor
 from unbraid.checkpoints import Checkpoint, load_latest, save_checkpoint
 from unbraid.errors import NotFinite
 from unbraid.files import Arrays, write_arrays, write_json
+from unbraid.mechanisms import PairOrthogonality
 from unbraid.members import across
 from unbraid.metrics import recovery
 from unbraid.progress import Watcher
@@ -13,6 +14,7 @@ from unbraid.runs import Log, Run
 from unbraid.scoring import Scores, score, shown_cosines
 from unbraid.signals import StopSignals
 from unbraid.sweeps.grid import Member
+from unbraid.sweeps.pair_stability import Columns, pair_stability
 from unbraid.sweeps.tracker import Tracker
 from unbraid.training.fit import inputs_of, train
 from unbraid.training.schedule import rate_factor
@@ -121,8 +123,16 @@ class DictionaryWork:
         tables["probabilities"] = self.world.probabilities.numpy()
         write_arrays(self.folder / "tables.safetensors", tables)
         values = {name: value.tolist() for name, value in {**scores.values, **self.tracker.conclude()}.items()}
-        card = {"values": values, "chance": scores.chance, "ceiling": scores.ceiling}
+        stable, luck = self._pair_stability()
+        card = {"values": values | stable, "chance": scores.chance | luck, "ceiling": scores.ceiling}
         write_json(self.folder / "scores.json", card)
+
+    def _pair_stability(self) -> tuple[Columns, Columns]:
+        """Where pairs are selected, whether they are the same again."""
+        mechanism = self.mechanisms.get("pair_orthogonality")
+        if not isinstance(mechanism, PairOrthogonality):
+            return {}, {}
+        return pair_stability(self.state.stack, self.world, mechanism, self.group)
 
     def _cosine_tables(self, scores: Scores) -> Arrays:
         """The cosine matrix of the first member of each setting, where there is a truth."""
