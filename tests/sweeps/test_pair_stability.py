@@ -80,3 +80,13 @@ def test_a_run_has_both_scores_with_chance_and_one_without_the_mechanism_has_nei
     plain = Run.create(tmp_path, "plain", to_toml(resolve({**TINY, "mechanisms": {"sparsity": {}}}, "here")))
     execute(plain, Silent())
     assert "pair_overlap_steps" not in plain.scores()["settings"][0]["metrics"]
+
+
+def test_a_run_in_which_nothing_fires_has_no_pairs_and_ends_well(tmp_path):
+    silent = {**TINY, "mechanisms": {"pair_orthogonality": {}, "sparsity": {"weight": 1e4}}}
+    silent["training"] = {"steps": 40, "batch": 64, "learning_rate": 0.5}
+    run = Run.create(tmp_path, "silent", to_toml(resolve(silent, "here")))
+    execute(run, Silent())
+    (setting,) = run.scores()["settings"]
+    assert setting["metrics"]["l0"]["value"] == 0
+    assert "pair_overlap_steps" not in setting["metrics"]

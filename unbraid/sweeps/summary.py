@@ -26,8 +26,8 @@ class _Setting:
     members: list[Tree] = field(default_factory=list)
     values: dict[str, dict[str, float]] = field(default_factory=dict)
     """Each metric's value by replicate; NaN where it has none."""
-    chance: dict[str, list[float]] = field(default_factory=dict)
-    ceiling: dict[str, list[float]] = field(default_factory=dict)
+    chance: dict[str, list[float | None]] = field(default_factory=dict)
+    ceiling: dict[str, list[float | None]] = field(default_factory=dict)
 
 
 def summarise(run: Run) -> Tree:
@@ -120,5 +120,7 @@ def _number(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-def _mean(values: list[float] | None) -> float | None:
-    return sum(values) / len(values) if values else None
+def _mean(values: list[float | None] | None) -> float | None:
+    """Of the members that have one: where nothing fires, chance is not defined."""
+    known = [value for value in values or [] if value is not None]
+    return sum(known) / len(known) if known else None
