@@ -224,7 +224,7 @@ OTHERS = (
         figures=("adds-correlation",),
     ),
     Claim(
-        id="003-neighbourhoods-independence",
+        id="003-neighbourhoods",
         seed="003",
         statement="Neighbourhoods by co-activation make features more independent than fixed ones.",
         published=NO_FIGURE,
