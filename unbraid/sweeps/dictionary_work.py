@@ -1,15 +1,19 @@
 """Train and score one stack of dictionaries, with what is on disk taken as already done."""
 
+import math
+from collections.abc import Sequence
+
 import torch
 
 from unbraid.axes import Tensor
 from unbraid.checkpoints import Checkpoint, load_latest, save_checkpoint
+from unbraid.config import Tree
 from unbraid.errors import NotFinite
 from unbraid.files import Arrays, write_arrays, write_json
 from unbraid.members import across
 from unbraid.metrics import recovery
 from unbraid.progress import Watcher
-from unbraid.runs import Log, Run
+from unbraid.runs import Log, Run, read_log
 from unbraid.scoring import Scores, score, shown_cosines
 from unbraid.signals import StopSignals
 from unbraid.sweeps.grid import Member
@@ -17,6 +21,9 @@ from unbraid.sweeps.tracker import Tracker
 from unbraid.training.fit import inputs_of, train
 from unbraid.training.schedule import rate_factor
 from unbraid.training.step import Outcome, State, refuse_infinite
+
+LAST = 0.1
+"""The share of the log that tells how a training ended."""
 
 
 class DictionaryWork:
@@ -121,6 +128,7 @@ class DictionaryWork:
         tables["probabilities"] = self.world.probabilities.numpy()
         write_arrays(self.folder / "tables.safetensors", tables)
         values = {name: value.tolist() for name, value in {**scores.values, **self.tracker.conclude()}.items()}
+        values["loss"] = last_loss(read_log(self.folder / "log.jsonl"))
         card = {"values": values, "chance": scores.chance, "ceiling": scores.ceiling}
         write_json(self.folder / "scores.json", card)
 
@@ -131,6 +139,13 @@ class DictionaryWork:
         first = {str(member.setting): index for index, member in reversed(list(enumerate(self.group)))}
         directions, matched = self.state.stack.directions, scores.tables["match"]
         return {f"cosines.{i}": shown_cosines(self.world, directions[i], matched[i]) for i in first.values()}
+
+
+def last_loss(lines: Sequence[Tree]) -> list[float]:
+    """Each member's cost at the end of training, all terms together: the mean over the last tenth of the log."""
+    last = lines[-math.ceil(LAST * len(lines)) :]
+    totals = [[sum(parts) for parts in zip(*line["terms"].values(), strict=True)] for line in last]
+    return [sum(each) / len(each) for each in zip(*totals, strict=True)]
 
 
 def _arrays(tensors: dict[str, Tensor]) -> Arrays:
