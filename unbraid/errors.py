@@ -1,8 +1,21 @@
 """What we say to a user when we cannot go on: one sentence, no traceback, nothing lost."""
 
+from pathlib import Path
+
+REAL_DATA = "real-data"
+"""The folder of models and texts that `make real-data` makes."""
+
 
 class Refusal(Exception):
     """One clear sentence: what was asked, what was found, what would be accepted."""
+
+
+class Missing(Refusal):
+    """A model, a text or activations that are not on this machine: whoever asks for several things can go on."""
+
+    def __init__(self, sentence: str, path: str | Path) -> None:
+        fetched = "; `make real-data` makes it" if REAL_DATA in Path(path).parts else ""
+        super().__init__(sentence + fetched)
 
 
 class NotFinite(Refusal):

@@ -46,6 +46,18 @@ METRICS = {
         "lower is better",
         "#.3g",
     ),
+    "loss": Wording(
+        "Loss",
+        "all costs of training together, at its end: the mean over the last tenth of the log",
+        "lower is better, at equal weights",
+        "#.3g",
+    ),
+    "training_l0": Wording(
+        "L0 in training",
+        "features per sample in the codes it was trained with, at its end; a mechanism may act on those alone",
+        "nearest what truly fires is best",
+        "#.3g",
+    ),
     "absorption": Wording(
         "Absorption",
         "how often a true child's match stands in for its parent's, which is silent; compare at equal L0",

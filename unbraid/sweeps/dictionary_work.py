@@ -1,16 +1,20 @@
 """Train and score one stack of dictionaries, with what is on disk taken as already done."""
 
+import math
+from collections.abc import Sequence
+
 import torch
 
 from unbraid.axes import Tensor
 from unbraid.checkpoints import Checkpoint, load_latest, save_checkpoint
+from unbraid.config import Tree
 from unbraid.errors import NotFinite
 from unbraid.files import Arrays, write_arrays, write_json
 from unbraid.mechanisms import PairOrthogonality
 from unbraid.members import across
 from unbraid.metrics import recovery
 from unbraid.progress import Watcher
-from unbraid.runs import Log, Run
+from unbraid.runs import Log, Run, read_log
 from unbraid.scoring import Scores, score, shown_cosines
 from unbraid.signals import StopSignals
 from unbraid.sweeps.grid import Member
@@ -19,6 +23,9 @@ from unbraid.sweeps.tracker import Tracker
 from unbraid.training.fit import inputs_of, train
 from unbraid.training.schedule import rate_factor
 from unbraid.training.step import Outcome, State, refuse_infinite
+
+LAST = 0.1
+"""The share of the log that tells how a training ended."""
 
 
 class DictionaryWork:
@@ -124,7 +131,8 @@ class DictionaryWork:
         write_arrays(self.folder / "tables.safetensors", tables)
         values = {name: value.tolist() for name, value in {**scores.values, **self.tracker.conclude()}.items()}
         stable, luck = self._pair_stability()
-        card = {"values": values | stable, "chance": scores.chance | luck, "ceiling": scores.ceiling}
+        values |= stable | end_of_training(read_log(self.folder / "log.jsonl"))
+        card = {"values": values, "chance": scores.chance | luck, "ceiling": scores.ceiling}
         write_json(self.folder / "scores.json", card)
 
     def _pair_stability(self) -> tuple[Columns, Columns]:
@@ -141,6 +149,17 @@ class DictionaryWork:
         first = {str(member.setting): index for index, member in reversed(list(enumerate(self.group)))}
         directions, matched = self.state.stack.directions, scores.tables["match"]
         return {f"cosines.{i}": shown_cosines(self.world, directions[i], matched[i]) for i in first.values()}
+
+
+def end_of_training(lines: Sequence[Tree]) -> Columns:
+    """Each member's cost, all terms together, and the L0 of the codes it was trained with: means over the last tenth
+    of the log. A mechanism may act on those codes, and not on the dictionary in use."""
+    last = lines[-math.ceil(LAST * len(lines)) :]
+    rows = {
+        "loss": [[sum(parts) for parts in zip(*line["terms"].values(), strict=True)] for line in last],
+        "training_l0": [line["l0"] for line in last],
+    }
+    return {name: [sum(each) / len(each) for each in zip(*found, strict=True)] for name, found in rows.items()}
 
 
 def _arrays(tensors: dict[str, Tensor]) -> Arrays:

@@ -15,7 +15,7 @@ from unbraid.sweeps.grid import expand
 
 COMPARED = (
     *("mmcs", "mcc", "recovered", "f1", "l0", "explained_variance", "dead"),
-    *("absorption", "absorption_fraction", "redundancy", "correlation"),
+    *("absorption", "absorption_fraction", "redundancy", "correlation", "loss"),
     *("evenness", "hopkins", "clusters", "clustered"),
 )
 

@@ -213,8 +213,8 @@ OTHERS = (
         study=LADDER,
         parts=(
             Part(
-                what="L0, inhibition minus plain, at equal L1",
-                statistic=Difference(metric="l0", of=alone("lateral_inhibition"), minus=PLAIN),
+                what="L0 of the codes as inhibited, in training, inhibition minus plain, at equal L1",
+                statistic=Difference(metric="training_l0", of=alone("lateral_inhibition"), minus=PLAIN),
                 rule=Below(),
             ),
             at_equal_l0(
