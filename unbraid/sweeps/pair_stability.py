@@ -47,8 +47,7 @@ def pair_stability(
 
 def _select(one: Stack, mechanism: PairOrthogonality, x: Tensor) -> pairs.Pairs:
     together = find_pairs(encode(one, x))
-    counts = together.how_many(mechanism.share, None)
-    top = together.top("cosine" if mechanism.form == "corrected" else "raw", counts)
+    top = mechanism.select(together, together.how_many(mechanism.share, None))
     return torch.stack([top.first, top.second], 1).numpy()
 
 
