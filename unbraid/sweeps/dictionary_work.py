@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from unbraid.axes import Tensor
 from unbraid.config import Tree
 from unbraid.files import Arrays, write_arrays, write_json
 from unbraid.members import across
@@ -15,7 +16,7 @@ from unbraid.sweeps.tracker import Tracker
 from unbraid.sweeps.trained_work import TrainedWork, arrays
 from unbraid.training.fit import inputs_of, train
 from unbraid.training.schedule import rate_factor
-from unbraid.training.step import Outcome, State, refuse_infinite
+from unbraid.training.step import Outcome, State
 
 
 class DictionaryWork(TrainedWork[State, Outcome]):
@@ -59,16 +60,12 @@ class DictionaryWork(TrainedWork[State, Outcome]):
     def clear(self) -> None:
         self.tracker.drop_directions()
 
-    def refuse_infinite_weights(self) -> None:
-        weights = {f"weights '{name}'": p.flatten(1).abs().amax(1) for name, p in self.state.stack.parameters().items()}
-        refuse_infinite(weights, self.state.step)
-
-    def keep(self) -> None:
-        write_arrays(self.folder / "weights.safetensors", arrays(self.state.stack.tensors()))
-        if self.world.normalisation is not None:
-            write_arrays(self.folder / "normalisation.safetensors", self.world.normalisation.arrays())
+    def weights(self) -> dict[str, Tensor]:
+        return self.state.stack.tensors()
 
     def score(self) -> None:
+        if self.world.normalisation is not None:
+            write_arrays(self.folder / "normalisation.safetensors", self.world.normalisation.arrays())
         scores = score(self.state.stack, self.world, self.group[0].experiment.scoring.samples)
         tables = {**arrays(scores.tables), **self._cosine_tables(scores)}
         tables["probabilities"] = self.world.probabilities.numpy()

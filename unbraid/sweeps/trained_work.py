@@ -14,11 +14,12 @@ from unbraid.axes import Tensor
 from unbraid.checkpoints import Checkpoint, load_latest, save_checkpoint
 from unbraid.config import Tree
 from unbraid.errors import NotFinite
-from unbraid.files import Arrays, write_json
+from unbraid.files import Arrays, write_arrays, write_json
 from unbraid.progress import Watcher
 from unbraid.runs import Log, Run
 from unbraid.signals import StopSignals
 from unbraid.sweeps.grid import Member
+from unbraid.training.step import refuse_infinite
 
 
 @runtime_checkable
@@ -57,15 +58,12 @@ class TrainedWork(ABC, Generic[State, Report]):
         """What the log says of a step: at least `step` and `terms`."""
 
     @abstractmethod
-    def keep(self) -> None:
-        """Write the weights."""
+    def weights(self) -> dict[str, Tensor]:
+        """What was learned, by name, each with the member axis first."""
 
     @abstractmethod
     def score(self) -> None:
         """Write the tables, and last the scores, which make the stack count as done."""
-
-    @abstractmethod
-    def refuse_infinite_weights(self) -> None: ...
 
     def look(self) -> None:
         """Whatever else is done at this step."""
@@ -99,7 +97,7 @@ class TrainedWork(ABC, Generic[State, Report]):
             self.signals.patience(),
         ):
             self._train(log)
-        self.keep()
+        write_arrays(self.folder / "weights.safetensors", arrays(self.weights()))
         self.watcher.stage(f"scoring stack {self.index + 1}")
         self.score()
         self.clear()
@@ -140,7 +138,8 @@ class TrainedWork(ABC, Generic[State, Report]):
             raise self._explain(problem) from None
 
     def _save(self, log: Log) -> None:
-        self.refuse_infinite_weights()
+        largest = {f"weights '{name}'": p.reshape(len(p), -1).abs().amax(1) for name, p in self.weights().items()}
+        refuse_infinite(largest, self.state.step)
         facts = {"log_bytes": log.size(), "seconds": self.seconds}
         save_checkpoint(self.folder / "checkpoints", Checkpoint(self.state.step, arrays(self.state.tensors()), facts))
 
