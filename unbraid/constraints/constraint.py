@@ -14,24 +14,28 @@ The arguments of `cost` name what it needs; a model that is taught under it reco
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, Strict
 
-from unbraid.axes import Bool, Float, Tensor
+from unbraid.axes import Bool, Float, Int, Tensor
 from unbraid.config import Knob, Record
 from unbraid.errors import Refusal
 from unbraid.models.transformer import Passed
 
+EPSILON = 1e-9
 HOOKS = {"pattern": "attn.hook_pattern", "output": "attn.hook_z", "written": "attn.hook_result"}
+
+Numbers = Annotated[tuple[Annotated[int, Strict()], ...], Field(strict=False)]
+"""Of layers; a TOML file has lists and no tuples."""
 
 
 class Constraint(Record, ABC):
     """A cost on heads; its fields are its settings. Over several layers it is their mean."""
 
     weight: Knob = Field(default=1.0, ge=0)
-    layers: Literal["last", "all"] | tuple[int, ...] = "last"
+    layers: Literal["last", "all"] | Numbers = "last"
 
     @abstractmethod
     def cost(self, *args: Any, **kwargs: Any) -> Float[Tensor, "m"]:
@@ -39,6 +43,7 @@ class Constraint(Record, ABC):
 
     @property
     def needs(self) -> tuple[str, ...]:
+        """The arguments of `cost`, or those of them that its form uses."""
         return tuple(inspect.signature(self.cost).parameters)
 
     def chosen(self, layers: int) -> tuple[int, ...]:
@@ -91,3 +96,9 @@ def over_tokens(values: Float[Tensor, "m b h t *rest"], mask: Bool[Tensor, "b t"
     """The mean over the tokens of each story that are not padding."""
     share = mask.to(values.dtype) / mask.sum(1, keepdim=True).clamp_min(1)
     return torch.einsum("mbht...,bt->mbh...", values, share)
+
+
+def pairs(heads: int) -> tuple[Int[Tensor, "p"], Int[Tensor, "p"]]:
+    """Every pair of heads once."""
+    first, second = torch.triu_indices(heads, heads, 1)
+    return first, second
