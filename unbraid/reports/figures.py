@@ -15,6 +15,7 @@ from unbraid.reports.learning_figures import learning
 from unbraid.reports.matrix_figures import matrices
 from unbraid.reports.pareto_figures import pareto
 from unbraid.reports.probing_figures import probing
+from unbraid.reports.published_accuracy import published_accuracies
 from unbraid.reports.rate_figures import rates
 from unbraid.reports.recovery_figures import recovery
 from unbraid.reports.rung_figures import rungs
@@ -27,7 +28,7 @@ from unbraid.reports.tracking_figures import dead_entries, fates
 from unbraid.reports.training_figures import curves
 
 PLATES = (
-    *(forests, learning, sights, routes, chosen_heads, gallery, seed_figures),
+    *(published_accuracies, forests, learning, sights, routes, chosen_heads, gallery, seed_figures),
     *(matrices, scores, additions, pareto, absorbed, correlations, probing, rungs),
     *(dead_entries, fates, timelines, curves),
     *(sizes, rates, recovery, cosines, firing_rates, embeddings),

@@ -11,6 +11,7 @@ from matplotlib.patches import Rectangle
 
 from unbraid.reports.canvas import GREY, INK, SMALLER, Picture, Plate, blank_grid, plain, png, short
 from unbraid.reports.findings import Findings
+from unbraid.reports.head_tables import head_table
 from unbraid.reports.tasks import Row, Task, tasks
 from unbraid.reports.watched import Watched, watched
 
@@ -45,7 +46,7 @@ def gallery(findings: Findings) -> Plate:
         "Every head of the first replicate, a row of panels a layer, on the first test story; read as above. Orange "
         "tokens and box: the supporting facts. Over each panel: layer and head, and the share of attention in the box."
     )
-    return Plate("All heads", caption, pictures)
+    return Plate("All heads", caption, pictures, "".join(head_table(findings, task, task.rows[row]) for task, row in chosen))
 
 
 def _chosen(findings: Findings, task: Task) -> Picture | None:
