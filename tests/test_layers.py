@@ -22,7 +22,7 @@ LAYERS = [
     {"training"},
     {"metrics", "statistics"},
     {"judging", "repetition"},
-    {"estimator", "scoring"},
+    {"estimator", "scoring", "examining"},
     {"sweeps"},
     {"studies"},
     {"reports"},

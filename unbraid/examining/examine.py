@@ -2,8 +2,8 @@
 
 Chance is what a score would be without understanding: the best rule that does not read the question (accuracy), a head
 that looks at every key alike (spread, mean support), the same model before it was taught (support of the best head,
-CKA, specialisation, separation), random directions (cosine), questions dealt to groups anew (the quietest head). Members
-are examined one at a time; the formulas are in `metrics/`: attention, heads, ablation, separation, answering.
+CKA, specialisation, separation), random directions (cosine), questions dealt to groups anew (the quietest head). Each
+member is examined alone; the formulas are in `metrics/`: attention, heads, ablation, separation, answering.
 """
 
 from collections.abc import Sequence
@@ -42,11 +42,12 @@ class Examining(Record):
 
 @dataclass(frozen=True)
 class Examination:
-    """Scores `m` and their chance `m`, and tables of layers and heads, `m l h` or `m l h …`."""
+    """Scores `m` and their chance `m`, tables of layers and heads, `m l h …`; and what rules of thumb have."""
 
     values: Named
     chance: Named
     tables: Named
+    shortcuts: dict[str, float]
 
 
 @torch.no_grad()
@@ -54,17 +55,16 @@ def examine(models: Models, world: Stories, settings: Examining) -> Examination:
     """All scores of every member, on stories that no training has seen."""
     batches = fresh(world, settings.stories)
     looked = fresh(world, min(settings.heads, settings.stories))
-    blind = world.shortcuts()["chance"]
+    shortcuts = world.shortcuts()
     before = Models.start(models.settings, len(world.vocabulary), world.length, len(world.answers), models.seeds)
-    parts: list[Examination] = []
+    parts: list[tuple[Named, Named, Named]] = []
     for index in range(models.members):
         one = models.member(index)
         answered = {"accuracy": _accuracy(one, batches), "parameters": _parameters(one)}
-        seen = _heads(one, before.member(index), looked)
-        parts.append(
-            Examination({**answered, **seen.values}, {"accuracy": torch.tensor([blind]), **seen.chance}, seen.tables)
-        )
-    return Examination(*(_joined([getattr(part, name) for part in parts]) for name in ("values", "chance", "tables")))
+        values, chance, tables = _heads(one, before.member(index), looked)
+        parts.append(({**answered, **values}, {"accuracy": torch.tensor([shortcuts["chance"]]), **chance}, tables))
+    values, chance, tables = (_joined(each) for each in zip(*parts, strict=True))
+    return Examination(values, chance, tables, shortcuts)
 
 
 def fresh(world: Stories, stories: int) -> list[StoryBatch]:
@@ -93,8 +93,8 @@ def _parameters(one: Models) -> Tensor:
     return torch.tensor([float(sum(p.numel() for p in one.parameters().values()))])
 
 
-def _heads(one: Models, before: Models, batches: Sequence[StoryBatch]) -> Examination:
-    """Everything about the heads of one member."""
+def _heads(one: Models, before: Models, batches: Sequence[StoryBatch]) -> tuple[Named, Named, Named]:
+    """Everything about the heads of one member: scores, their chance, tables."""
     found, untaught, needs = look(one, batches), look(before, batches), silence(one, batches)
     values, start = _looks(found), _looks(untaught)
     values["importance_most"] = needs["importance"].flatten(1).amax(1)
@@ -105,7 +105,7 @@ def _heads(one: Models, before: Models, batches: Sequence[StoryBatch]) -> Examin
     chance["head_cosine"] = torch.tensor([heads.expected_cosine(one.settings.d_model)])
     chance["quiet_drop"] = _of_quietest(found, needs["dealt_drop"])
     before_too = {f"{name}_untaught": untaught[name] for name in ("support", "spread")}
-    return Examination(values, chance, {**found, **before_too, **needs})
+    return values, chance, {**found, **before_too, **needs}
 
 
 def _looks(found: Named) -> Named:

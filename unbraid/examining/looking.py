@@ -66,7 +66,7 @@ def _layer(parts: Sequence[Named], batches: Sequence[StoryBatch]) -> Named:
     tokens = [batch.mask.sum() for batch in batches]
     weights = {name: tokens for name in ("activity", "usage") if name in parts[0]}
     weights |= {"support": _questions(batches)}
-    weights |= dict.fromkeys(("spread", "distance"), [part["queries"] for part in parts])
+    weights |= {name: [part["queries"] for part in parts] for name in ("spread", "distance")}
     found = {name: _mean([part[name] for part in parts], each) for name, each in weights.items()}
     found["activity"] = found["activity"] / found["activity"].sum(-1, keepdim=True)
     pooled, read = (torch.cat([part[name] for part in parts], 1) for name in ("pooled", "tokens"))

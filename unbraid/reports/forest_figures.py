@@ -26,10 +26,10 @@ def forests(findings: Findings) -> Plate:
         if any(metric in row.setting.scores for row in task.rows)
     ]
     caption = (
-        "Each row is a setting. Small dots: one per replicate. Large marker: their mean, with its 95 % interval as a bar "
-        "(often narrower than the marker). Dashed tick: chance. Of the accuracy that is the best rule that does not read "
-        "the question; of the support of the best head, and of separation, the same model before it was taught. Solid "
-        "tick: the ceiling. Scores have no unit."
+        "Each row is a setting. Small dots: one per replicate. Large marker: their mean, with its 95 % interval as a "
+        "bar (often narrower than the marker). Dashed tick: chance. Of the accuracy that is the best rule that does "
+        "not read the question; of the support of the best head, and of separation, the same model before it was "
+        "taught. Solid tick: the ceiling. Scores have no unit."
     )
     return Plate("Scores by task", caption, pictures)
 

@@ -18,10 +18,10 @@ COLUMNS = {
     "usage": "routed",
 }
 MEANING = (
-    "Support: attention on the supporting facts when the question's last token looks, and the same before teaching. Spread: "
-    "effective tokens over allowed ones. Importance: accuracy lost without the head. Needed: answers right only with it. "
-    "Largest drop: the accuracy lost in the group of questions (by answer, place in the story, or distance of the fact) "
-    "that needs it most, and what luck would give. Activity: its share of what its layer writes."
+    "Support: attention on the supporting facts when the question's last token looks, and the same before teaching. "
+    "Spread: effective tokens over allowed ones. Importance: accuracy lost without the head. Needed: answers right "
+    "only with it. Largest drop: the accuracy lost in the group of questions (by answer, place in the story, or "
+    "distance of the fact) that needs it most, and what luck would give. Activity: its share of what its layer writes."
 )
 
 
@@ -37,7 +37,9 @@ def head_table(findings: Findings, task: Task, row: Row) -> str:
         for layer in range(layers)
     ]
     uniform = float(findings.tables[stack]["uniform"][place])
-    meaning = markup.paragraph(f"{MEANING} A head that looks at every token alike has a support of {uniform:.3f}.", "soft")
+    meaning = markup.paragraph(
+        f"{MEANING} A head that looks at every token alike has a support of {uniform:.3f}.", "soft"
+    )
     table = markup.table("Heads", ("head", *[COLUMNS[name] for name in tables]), groups)
     return markup.fold(f"Every head in numbers: {task.name}, {row.name}", meaning + table)
 

@@ -46,7 +46,9 @@ def gallery(findings: Findings) -> Plate:
         "Every head of the first replicate, a row of panels a layer, on the first test story; read as above. Orange "
         "tokens and box: the supporting facts. Over each panel: layer and head, and the share of attention in the box."
     )
-    return Plate("All heads", caption, pictures, "".join(head_table(findings, task, task.rows[row]) for task, row in chosen))
+    return Plate(
+        "All heads", caption, pictures, "".join(head_table(findings, task, task.rows[row]) for task, row in chosen)
+    )
 
 
 def _chosen(findings: Findings, task: Task) -> Picture | None:
@@ -63,7 +65,9 @@ def _chosen(findings: Findings, task: Task) -> Picture | None:
         axes.set_title(plain(f"{short(row.name, 34)} ({layer}.{head}: {mass:.2f})"), fontsize=TITLE, color=INK)
         told.append(f"{row.name}: head {layer}.{head} gives {mass:.2f}")
     _name_tokens(figure, panels, 2, seen[0][1])
-    return Picture(f"heads-{task.slug}", png(figure), f"Attention maps, {title}: {'; '.join(told)} to the support.", True)
+    return Picture(
+        f"heads-{task.slug}", png(figure), f"Attention maps, {title}: {'; '.join(told)} to the support.", True
+    )
 
 
 def _gallery(findings: Findings, task: Task, row: Row) -> Picture | None:

@@ -11,6 +11,8 @@ from unbraid.reports.forest_figures import row_look
 from unbraid.reports.tasks import Row, Task, tasks
 
 MOST_LINES = 8
+READS = "asked: "
+"""How the names of rules begin that do read it."""
 CLOSE = 0.045
 """Two shortcuts nearer than this share a line of text."""
 
@@ -48,9 +50,9 @@ def _picture(findings: Findings, task: Task) -> Picture | None:
 
 
 def _shortcuts(findings: Findings, row: Row) -> dict[str, float]:
-    """What the world's rules of thumb have, without the name of the best."""
+    """What the world's rules of thumb have that do not read the question."""
     kept = findings.stories[row.setting.places[0][0]].get("shortcuts", {})
-    return {name: value for name, value in kept.items() if name != "chance"}
+    return {name: value for name, value in kept.items() if name != "chance" and not name.startswith(READS)}
 
 
 def _draw_shortcuts(axes: Axes, shortcuts: dict[str, float], last: int) -> None:
@@ -62,6 +64,8 @@ def _draw_shortcuts(axes: Axes, shortcuts: dict[str, float], last: int) -> None:
         if written and written[-1] - height < CLOSE:
             continue
         names = [name for name, value in shortcuts.items() if 0 <= height - value < CLOSE]
-        words = axes.text(last, height + 0.012, plain(short(", ".join(names), 48)), fontsize=SMALLER, color=INK, ha="right")
+        words = axes.text(
+            last, height + 0.012, plain(short(", ".join(names), 48)), fontsize=SMALLER, color=INK, ha="right"
+        )
         words.set_bbox({"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.6})
         written.append(float(height))

@@ -7,8 +7,8 @@ from unbraid.reports.tasks import Task, tasks
 from unbraid.reports.words import count, estimate, number
 
 MODEL_CHANCE = (
-    "Chance of the accuracy is the best rule that does not read the question; of the rest it is said with each score: a "
-    "head that looks at every token alike, the same model before it was taught, or random directions."
+    "Chance of the accuracy is the best rule that does not read the question; of the rest it is said with each score: "
+    "a head that looks at every token alike, the same model before it was taught, or random directions."
 )
 
 
@@ -16,9 +16,9 @@ def what_was_taught(config: Tree, amount: int, grid: str) -> list[str]:
     """The models and their teaching, the stories, and the constraints: a sentence each."""
     looks = said(config, "model.causal").replace("True", "causal").replace("False", "looking both ways")
     models = (
-        f"{count(amount, 'model')}{grid} of {said(config, 'model.layers')} layers with {said(config, 'model.heads')} heads "
-        f"({said(config, 'model.attention')}, {looks}), d_model {said(config, 'model.d_model')}, "
-        f"d_ff {said(config, 'model.d_ff')}, taught for {said(config, 'teaching.steps')} steps of "
+        f"{count(amount, 'model')}{grid} of {said(config, 'model.layers')} layers with {said(config, 'model.heads')} "
+        f"heads ({said(config, 'model.attention')}, {looks}), d_model {said(config, 'model.d_model')}, d_ff "
+        f"{said(config, 'model.d_ff')}, taught for {said(config, 'teaching.steps')} steps of "
         f"{said(config, 'teaching.batch')} at learning rate {said(config, 'teaching.learning_rate')}."
     )
     single = said(config, "world.layout") == "single"
@@ -45,7 +45,9 @@ def _best(findings: Findings) -> str:
         return "No setting has an accuracy: nothing can be said about answers."
     score, amount = best.scores["accuracy"], len(findings.settings)
     subject = f"Best of {amount} settings: {best.label}" if amount > 1 else "The model"
-    chance = "" if score.chance is None else f", where a rule blind to the question has {number('accuracy', score.chance)}"
+    chance = (
+        "" if score.chance is None else f", where a rule blind to the question has {number('accuracy', score.chance)}"
+    )
     return f"{subject} answers {estimate('accuracy', score)} of the questions right{chance}."
 
 

@@ -24,9 +24,10 @@ def published_accuracies(findings: Findings) -> Plate:
     rows = _rows(findings) if findings.is_taught else []
     error = _error(rows[0][1]) if rows else 0.0
     caption = (
-        "Diamond: what the seed reports, of one model, with twice the standard error that its 1000 test questions leave "
-        f"(about ± {2 * error:.2f}). Small dots: our replicates. Large marker: their mean with its 95 % interval. Dashed "
-        "tick: a rule that answers with the place in the last statement and does not read the question. Solid: all right."
+        "Diamond: what the seed reports, of one model, with twice the standard error that its 1000 test questions "
+        f"leave (about ± {2 * error:.2f}). Small dots: our replicates. Large marker: their mean with its 95 % "
+        "interval. Dashed tick: a rule that answers with the place in the last statement and does not read the "
+        "question. Solid: all right."
     )
     pictures = [_picture(findings, rows)] if rows else []
     return Plate("The seed's table, run again", caption, pictures, _table(rows) if rows else "")
@@ -75,7 +76,14 @@ def _cells(row: Row, theirs: float, score: Score) -> list[str]:
         low, high = score.interval
         inside = "yes" if low - 2 * _error(theirs) <= theirs <= high + 2 * _error(theirs) else "no"
     bounds = interval("accuracy", score.interval)
-    return [row.name, number("accuracy", score.value), bounds, f"{theirs:.3f}", inside, number("accuracy", score.chance)]
+    return [
+        row.name,
+        number("accuracy", score.value),
+        bounds,
+        f"{theirs:.3f}",
+        inside,
+        number("accuracy", score.chance),
+    ]
 
 
 def _error(share: float) -> float:

@@ -60,8 +60,8 @@ def compared(findings: Findings, level: int) -> str:
     amount = len(findings.differences)
     luck = f" Of {amount} about {amount / ALONE:.0f} would be called by luck alone." if amount >= ALONE else ""
     meaning = (
-        f"Each setting minus {first}{several}, paired by replicate: mean, 95 % interval and number of pairs. The verdict is "
-        f"higher or lower where the interval leaves out 0, else undecided.{luck}"
+        f"Each setting minus {first}{several}, paired by replicate: mean, 95 % interval and number of pairs. The "
+        f"verdict is higher or lower where the interval leaves out 0, else undecided.{luck}"
     )
     metrics = in_order(list(dict.fromkeys(one["metric"] for one in findings.differences)))
     if len(findings.settings) > MOST_ROWS:

@@ -16,9 +16,9 @@ def seed_figures(findings: Findings) -> Plate:
     """A picture a setting, of a few of them."""
     pictures = [picture for setting in findings.panels if (picture := _picture(findings, setting))]
     caption = (
-        "As seed 000 draws it: head 0 of the last layer, first test item, no more than 60 tokens, colours from the lowest "
-        "to the highest value of each picture. Which head is number 0 is an accident of the start; the pictures above "
-        "show all heads."
+        "As seed 000 draws it: head 0 of the last layer, first test item, no more than 60 tokens, colours from the "
+        "lowest to the highest value of each picture. Which head is number 0 is an accident of the start; the "
+        "pictures above show all heads."
     )
     return Plate("The seed's figure", caption, pictures if findings.is_taught else [])
 

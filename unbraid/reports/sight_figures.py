@@ -1,11 +1,12 @@
 """Figures of heads one by one: is what is sparse also right, and who takes part in routing."""
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from unbraid.reports.canvas import GREY, Picture, Plate, blank, handle, key, level, make_log, name_axes, png, short
 from unbraid.reports.findings import Findings
 from unbraid.reports.forest_figures import row_look
-from unbraid.reports.tasks import Task, tasks
+from unbraid.reports.tasks import Row, Task, tasks
 
 MOST_ROWS = 8
 
@@ -62,25 +63,29 @@ def _routes(findings: Findings, task: Task) -> Picture | None:
     if not rows:
         return None
     figure, axes = blank(findings.source, height=3.4 + 0.2 * len(rows))
-    handles, told = [], []
-    for row in rows:
-        look = row_look(row)
-        shares = [findings.tables[stack]["usage"][place] for stack, place in row.setting.places]
-        for member in shares:
-            ordered = -np.sort(-member, axis=-1)
-            layers, heads = ordered.shape
-            for layer in range(layers):
-                x = layer * (heads + 1) + np.arange(heads)
-                axes.plot(x, ordered[layer], color=look.colour, marker=look.marker, markersize=3.5, alpha=0.6, linewidth=1)
-        handles.append(handle(look, short(row.name), marker=True))
-        mean = np.mean(shares, 0)
-        told.append(f"{row.name}: from {-np.sort(-mean, -1)[-1, 0]:.2f} to {np.sort(mean, -1)[-1, 0]:.2f}")
-        for layer in range(layers):
-            at = layer * (heads + 1)
-            axes.plot([at - 0.4, at + heads - 0.6], [member[layer].mean()] * 2, ":", color=GREY, linewidth=1.4)
+    told = [_draw_shares(axes, _shares(findings, row), row) for row in rows]
+    layers, heads = max(_shares(findings, row).shape[1:] for row in rows)
     middles = [layer * (heads + 1) + (heads - 1) / 2 for layer in range(layers)]
     axes.set_xticks(middles, [f"layer {layer}" for layer in range(layers)])
     axes.set_ylim(0, 1.03)
     name_axes(axes, task.name, "heads, most used first", "share of tokens routed to it")
-    key(figure, handles)
+    key(figure, [handle(row_look(row), short(row.name), marker=True) for row in rows])
     return Picture(f"routes-{task.slug}", png(figure), f"Shares of use on {task.name}, last layer: {'; '.join(told)}.")
+
+
+def _shares(findings: Findings, row: Row) -> np.ndarray:
+    """Members × layers × heads, each layer's most used first."""
+    return -np.sort([-findings.tables[stack]["usage"][place] for stack, place in row.setting.places], -1)
+
+
+def _draw_shares(axes: Axes, shares: np.ndarray, row: Row) -> str:
+    """A line a layer and replicate, and where all would be alike; gives the ends of the last layer in words."""
+    _, layers, heads = shares.shape
+    look = row_look(row)
+    for layer in range(layers):
+        x = layer * (heads + 1) + np.arange(heads)
+        axes.plot(x, shares[:, layer].T, color=look.colour, marker=look.marker, markersize=3.5, alpha=0.6, linewidth=1)
+        alike = float(shares[:, layer].mean())
+        axes.plot([x[0] - 0.4, x[-1] + 0.4], [alike, alike], ":", color=GREY, linewidth=1.4)
+    last = shares[:, -1].mean(0)
+    return f"{row.name}: from {last[0]:.2f} to {last[-1]:.2f}"

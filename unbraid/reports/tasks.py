@@ -40,10 +40,7 @@ def tasks(findings: Findings) -> list[Task]:
         name = _words(own) or str(findings.config.get("world", {}).get("task", "all stories"))
         found.setdefault(name, []).append((_words(rest) or "the one setting", setting))
     rows = list(dict.fromkeys(row for each in found.values() for row, _ in each))
-    return [
-        Task(name, [Row(row, setting, rows.index(row)) for row, setting in each])
-        for name, each in found.items()
-    ]
+    return [Task(name, [Row(row, setting, rows.index(row)) for row, setting in each]) for name, each in found.items()]
 
 
 def _words(swept: Tree) -> str:

@@ -167,7 +167,7 @@ METRICS = {
     ),
     "separation": Wording(
         "Separation",
-        "how purely each head tells one planted factor (DCI over explained variance); chance is the same model untaught",
+        "how purely each head tells one planted factor (DCI over what is explained); chance is the same model untaught",
     ),
     "importance_most": Wording(
         "Importance, most",
@@ -190,7 +190,9 @@ METRICS = {
         "Evenness of routing", "how evenly tokens are routed to the heads of the last layer", "1 is even", ".3f"
     ),
     "parameters": Wording("Parameters", "numbers that are learned", "a fact of the model", ".0f"),
-    "seconds": Wording("Seconds", "of teaching a model, on this machine with whatever else it did", "lower is better", ".1f"),
+    "seconds": Wording(
+        "Seconds", "of teaching a model, on this machine with whatever else it did", "lower is better", ".1f"
+    ),
 }
 """In the order they are shown."""
 

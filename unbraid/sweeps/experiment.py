@@ -76,8 +76,8 @@ class Data(Record):
 class Experiment(Record):
     """`seed` starts the dictionary; `world.seed` plants the truth and draws the data; `scale` only says which it is.
 
-    With `baseline` something simpler is fitted to `data` in place of a dictionary; with `embedding` it is pictured. On a
-    world of stories a `model` is taught instead.
+    With `baseline` something simpler is fitted to `data` in place of a dictionary; with `embedding` it is pictured. On
+    a world of stories a `model` is taught instead.
     """
 
     title: str = ""

@@ -1,8 +1,8 @@
 """Teach and examine one stack of models, with what is on disk taken as already done.
 
-    tables.safetensors   tables of layers and heads, and of the first member of each setting `pattern.POSITION`
-    stories.json         the stories those patterns are of, in words; the shortcuts of the world; the names of factors
-    timing.json          seconds of teaching, which no seed decides
+tables.safetensors   tables of layers and heads, and of the first member of each setting `pattern.POSITION`
+stories.json         the stories those patterns are of, in words; the shortcuts of the world; the names of factors
+timing.json          seconds of teaching, which no seed decides
 """
 
 from collections.abc import Iterator
@@ -63,7 +63,7 @@ class ModelWork(TrainedWork[Pupils, Lesson]):
         write_arrays(self.folder / "tables.safetensors", {**arrays(found.tables), **patterns})
         card = {
             "members": {str(place): one.stories for place, one in shown.items()},
-            "shortcuts": self.world.shortcuts(),
+            "shortcuts": found.shortcuts,
             "factors": list(self.world.factors),
         }
         write_json(self.folder / "stories.json", card)

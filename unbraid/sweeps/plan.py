@@ -68,7 +68,7 @@ def refuse_too_large(members: Sequence[Member]) -> None:
 
 
 def _model_bytes(experiment: Experiment) -> int:
-    """Weights, gradients and two moments; and of a batch what each layer keeps to go back: streams, hidden, patterns."""
+    """Weights, gradients, two moments; and of a batch what each layer keeps to go back: streams, hidden, patterns."""
     model, world = experiment.model, experiment.stories
     weights = model.layers * (4 * model.d_model**2 + 2 * model.d_model * model.d_ff)
     token = model.layers * (12 * model.d_model + 3 * model.d_ff + 3 * model.heads * world.length)
