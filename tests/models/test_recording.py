@@ -3,27 +3,18 @@
 import pytest
 import torch
 
+from tests.models.shapes import SHAPES, TOKENS, start
 from unbraid.errors import Refusal
-from unbraid.models import Models, Transformer, hooks
+from unbraid.models import Transformer, hooks
 from unbraid.models.layers import linear
 
-TOKENS = torch.tensor([[3, 1, 4, 1, 5, 9], [2, 6, 5, 3, 0, 0]])
-SHAPES = {
-    "causal": Transformer(d_model=8, heads=2, d_ff=12),
-    "encoder": Transformer(d_model=8, heads=2, d_ff=12, causal=False, positions="rotary"),
-    "dropping": Transformer(d_model=8, heads=2, d_ff=12, dropout=0.3),
-}
 over_shapes = pytest.mark.parametrize("settings", SHAPES.values(), ids=SHAPES)
-
-
-def start(settings, members=2):
-    return Models.start(settings, vocabulary=10, length=8, classes=5, seeds=range(members))
 
 
 @over_shapes
 @pytest.mark.parametrize("members", [1, 2])
 def test_recording_changes_nothing(settings, members):
-    models = start(settings, members)
+    models = start(settings, range(members))
     step = 5 if settings.dropout else None
     plain, all_kept = models.forward(TOKENS, step=step), models.forward(TOKENS, hooks(settings), step=step)
     real = TOKENS != 0
@@ -39,9 +30,13 @@ def test_what_is_recorded_is_what_is_used(settings):
     for layer in range(2):
         block = {name.removeprefix(f"blocks.{layer}."): t for name, t in kept.items()}
         pattern, z = block["attn.hook_pattern"], block["attn.hook_z"]
-        torch.testing.assert_close(pattern @ block["attn.hook_v"], z)
+        read = pattern @ block["attn.hook_v"]
+        if (memory := block.get("attn.hook_memory")) is not None and memory.shape[-1]:
+            read = read + memory @ models.weights[f"blocks.{layer}.attn.memory_values"][:, None]
+        torch.testing.assert_close(read, z)
+        taken = z * block["attn.hook_gate"].mT[..., None] if "attn.hook_gate" in block else z
         out = models.weights[f"blocks.{layer}.attn.out"]
-        torch.testing.assert_close(linear(z.transpose(2, 3).flatten(3), out), block["hook_attn_out"])
+        torch.testing.assert_close(linear(taken.transpose(2, 3).flatten(3), out), block["hook_attn_out"])
         torch.testing.assert_close(block["attn.hook_result"].sum(2), block["hook_attn_out"], rtol=0, atol=1e-6)
         torch.testing.assert_close(block["hook_resid_pre"] + block["hook_attn_out"], block["hook_resid_mid"])
         torch.testing.assert_close(block["hook_resid_mid"] + block["hook_mlp_out"], block["hook_resid_post"])
@@ -53,7 +48,7 @@ def test_patterns_are_shares_over_what_may_be_seen():
         settings = Transformer(d_model=8, heads=2, causal=causal)
         name = "blocks.1.attn.hook_pattern"
         pattern = start(settings).forward(TOKENS, [name]).recorded[name]
-        torch.testing.assert_close(pattern.sum(-1), torch.ones(2, 2, 2, 6))
+        torch.testing.assert_close(pattern.sum(-1), torch.ones(3, 3, 2, 6))
         ahead = torch.triu(torch.ones(6, 6), 1).bool()
         assert (pattern[..., ahead] == 0).all() == causal
         assert (pattern[:, 1, :, :4, 4:] == 0).all()

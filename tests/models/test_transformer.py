@@ -1,31 +1,18 @@
 """A stack is its members, a member is torch's own encoder layer, and what cannot be is refused in one sentence."""
 
+import tomllib
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from unbraid.config import check
+from tests.models.shapes import ASKED, SHAPES, TOKENS, doubled, start
+from unbraid.config import check, to_toml
 from unbraid.errors import Refusal
-from unbraid.models import PUBLISHED, Models, Transformer
+from unbraid.models import ATTENTIONS, FEED_FORWARDS, PUBLISHED, Models, Transformer
 
-SHAPES = {
-    "causal": Transformer(d_model=8, heads=2, d_ff=12, positions="learned"),
-    "encoder": Transformer(d_model=8, heads=4, d_ff=12, causal=False, positions="sinusoidal", readout="mean"),
-    "rotary": Transformer(d_model=8, heads=2, d_ff=12, layers=1, positions="rotary"),
-    "dropping": Transformer(d_model=8, heads=2, d_ff=12, causal=False, dropout=0.3),
-}
 over_shapes = pytest.mark.parametrize("settings", SHAPES.values(), ids=SHAPES)
-TOKENS = torch.tensor([[3, 1, 4, 1, 5, 9], [2, 6, 5, 3, 0, 0], [7, 0, 0, 0, 0, 0]])
-ASKED = torch.tensor([[2, 5], [1, 3], [0, 0]])
-
-
-def start(settings, seeds=(0, 1, 2), length=8):
-    return Models.start(settings, vocabulary=10, length=length, classes=5, seeds=seeds)
-
-
-def doubled(models):
-    return models.with_parameters({name: p.double() for name, p in models.parameters().items()})
 
 
 @over_shapes
@@ -111,14 +98,13 @@ def test_padding_changes_nothing(settings):
 
 
 @pytest.mark.parametrize("recorded", [(), ("blocks.0.attn.hook_pattern", "blocks.1.attn.hook_pattern")])
-@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
-def test_a_causal_model_never_looks_ahead_and_an_encoder_does(positions, recorded):
+@over_shapes
+def test_a_causal_model_never_looks_ahead_and_an_encoder_does(settings, recorded):
     other = TOKENS.clone()
     other[0, 4:] = torch.tensor([8, 8])
-    for causal in (True, False):
-        models = start(Transformer(d_model=8, heads=2, causal=causal, positions=positions))
-        change = (models.forward(TOKENS, recorded).resid - models.forward(other, recorded).resid)[:, 0, :4].abs().max()
-        assert change == 0 if causal else change > 1e-3
+    models = start(settings)
+    change = (models.forward(TOKENS, recorded).resid - models.forward(other, recorded).resid)[:, 0, :4].abs().max()
+    assert change == 0 if settings.causal else change > 1e-3
 
 
 def test_rotary_attention_knows_distances_alone():
@@ -143,6 +129,24 @@ def test_sinusoidal_positions_are_those_of_the_paper():
         np.testing.assert_allclose(x[:, b, t, d], expected, atol=1e-5)
 
 
+def test_every_attention_and_feed_forward_is_in_the_batteries_and_survives_toml():
+    assert {type(settings.attention) for settings in SHAPES.values()} == set(ATTENTIONS.values())
+    assert {type(settings.feed_forward) for settings in SHAPES.values()} == set(FEED_FORWARDS.values())
+    for settings in SHAPES.values():
+        assert check(Transformer, tomllib.loads(to_toml(settings.tree())), "model") == settings
+
+
+@over_shapes
+def test_every_weight_has_a_finite_gradient_in_every_member(settings):
+    leaves = start(settings).leaves()
+    passed = leaves.forward(TOKENS, step=0)
+    loss = leaves.read(passed, ASKED).square().sum() + sum(cost.sum() for cost in passed.costs.values())
+    named = leaves.parameters()
+    for name, gradient in zip(named, torch.autograd.grad(loss, list(named.values())), strict=True):
+        assert gradient.isfinite().all(), name
+        assert (gradient.flatten(1).abs().amax(1) > 0).all(), name
+
+
 def test_the_seeds_sizes_give_the_seeds_number_of_weights():
     """By hand: 25·128 + 2·(4·128² + 2·128·256 + 256 + 128 + 4·128) + 2·128 + 6·128 + 6."""
     models = Models.start(PUBLISHED, vocabulary=25, length=180, classes=6, seeds=[42])
@@ -155,7 +159,10 @@ def test_the_seeds_sizes_give_the_seeds_number_of_weights():
         ({"heads": 3}, "heads is 3, which does not divide d_model 64; accepted: 1, 2, 4, 8, 16, 32, 64"),
         ({"positions": "rotary", "heads": 64}, "rotary positions need pairs"),
         ({"positions": "sinusoidal", "d_model": 5, "heads": 1}, "sinusoidal positions need pairs"),
-        ({"attention": {"kind": "soft"}}, "softmax"),
+        ({"attention": {"kind": "soft"}}, "attention.kind is 'soft'; did you mean 'softmax'"),
+        ({"attention": {"kind": "routed", "k": 5}}, "k is 5 beside 0 shared heads, and there are 4 heads; accepted"),
+        ({"feed_forward": {"kind": "routed", "k": 5}}, "k is 5, more than the 4 experts; accepted: 1 to 4"),
+        ({"feed_forward": {"kind": "routed", "experts": 3}}, "d_ff is 256, which 3 experts do not divide"),
     ],
 )
 def test_shapes_that_cannot_be_are_refused(settings, said):

@@ -15,6 +15,7 @@ from pydantic import Field
 from unbraid.axes import Tensor
 from unbraid.config import Record
 from unbraid.examining.looking import look
+from unbraid.examining.remembering import remembered
 from unbraid.examining.showing import SPLIT
 from unbraid.examining.silencing import silence
 from unbraid.metrics import answering, attention, heads
@@ -62,6 +63,7 @@ def examine(models: Models, world: Stories, settings: Examining) -> Examination:
         one = models.member(index)
         answered = {"accuracy": _accuracy(one, batches), "parameters": _parameters(one)}
         values, chance, tables = _heads(one, before.member(index), looked)
+        answered |= remembered(one, looked[0])
         parts.append(({**answered, **values}, {"accuracy": torch.tensor([shortcuts["chance"]]), **chance}, tables))
     values, chance, tables = (_joined(each) for each in zip(*parts, strict=True))
     return Examination(values, chance, tables, shortcuts)
@@ -121,7 +123,8 @@ def _looks(found: Named) -> Named:
         "separation": separation(found["explained"].flatten(1, 2)),
         "usage_evenness": heads.evenness(last["activity"]),
     }
-    return {**values, "routing_evenness": heads.evenness(last["usage"])} if "usage" in last else values
+    routed = {"routing_evenness": "usage", "expert_evenness": "experts"}
+    return values | {name: heads.evenness(last[table]) for name, table in routed.items() if table in last}
 
 
 def _of_quietest(found: Named, table: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ spread       m l h    effective keys over allowed ones
 distance     m l h h  how differently two heads of a layer look: Jensen-Shannon
 activity     m l h    length of what it writes, as a share of its layer's
 usage        m l h    share of tokens routed to it, where they are routed
+experts      m l n    share of tokens routed to each expert of a routed feed-forward
 cosine, cka  m l h h  how alike two heads of a layer write of stories
 explained    m l h f  how much of what it reads each factor explains
 
@@ -20,10 +21,14 @@ from unbraid.axes import Float, Tensor
 from unbraid.metrics import attention, heads
 from unbraid.metrics.separation import explained
 from unbraid.models import Models
+from unbraid.models import hooks as recordable
 from unbraid.worlds.stories import StoryBatch
 
 Named = dict[str, Tensor]
+TINY = 1e-12
 PATTERN, READ, WRITTEN, GATE = (f"attn.hook_{name}" for name in ("pattern", "z", "result", "gate"))
+EXPERTS = "mlp.hook_gate"
+SHARES = {"usage": GATE, "experts": EXPERTS}
 
 
 def look(one: Models, batches: Sequence[StoryBatch]) -> Named:
@@ -37,9 +42,9 @@ def look(one: Models, batches: Sequence[StoryBatch]) -> Named:
 
 def _see(one: Models, batch: StoryBatch) -> list[Named]:
     """What a batch tells of each layer."""
-    gated = GATE.split(".")[1] in one.settings.attention.hooks
-    hooks = [PATTERN, READ, WRITTEN, *([GATE] if gated else [])]
     places = [f"blocks.{layer}." for layer in range(one.settings.layers)]
+    known = recordable(one.settings)
+    hooks = [hook for hook in (PATTERN, READ, WRITTEN, GATE, EXPERTS) if places[0] + hook in known]
     recorded = one.forward(batch.tokens, [place + hook for place in places for hook in hooks]).recorded
     return [_part({hook: recorded[place + hook] for hook in hooks}, batch, one.settings.causal) for place in places]
 
@@ -49,22 +54,24 @@ def _part(recorded: Named, batch: StoryBatch, causal: bool) -> Named:
     keys = attention.allowed(batch.mask, causal)
     queries = batch.mask & (keys.sum(-1) > 1)
     pattern, written = recorded[PATTERN], recorded[WRITTEN]
+    looked = pattern / pattern.sum(-1, keepdim=True).clamp_min(TINY)  # what is left of it may be on memories
     part = {
         "queries": queries.sum(),
-        "spread": attention.over_queries(attention.spread(pattern, keys), queries),
-        "distance": attention.head_distances(pattern, queries),
+        "spread": attention.over_queries(attention.spread(looked, keys), queries),
+        "distance": attention.head_distances(looked, queries),
         "support": attention.support_mass(attention.rows_of(pattern, batch.asked), batch.support),
         "activity": attention.over_queries(written.norm(dim=-1), batch.mask),
         "pooled": heads.pooled(written, batch.mask),
         "tokens": recorded[READ].transpose(2, 3)[:, batch.mask],
     }
-    return {**part, "usage": heads.usage(recorded[GATE], batch.mask)} if GATE in recorded else part
+    shares = {name: heads.usage(recorded[hook], batch.mask) for name, hook in SHARES.items() if hook in recorded}
+    return {**part, **shares}
 
 
 def _layer(parts: Sequence[Named], batches: Sequence[StoryBatch]) -> Named:
     """All batches together."""
     tokens = [batch.mask.sum() for batch in batches]
-    weights = {name: tokens for name in ("activity", "usage") if name in parts[0]}
+    weights = {name: tokens for name in ("activity", *SHARES) if name in parts[0]}
     weights |= {"support": _questions(batches)}
     weights |= {name: [part["queries"] for part in parts] for name in ("spread", "distance")}
     found = {name: _mean([part[name] for part in parts], each) for name, each in weights.items()}

@@ -26,7 +26,7 @@ def silence(one: Models, batches: Sequence[StoryBatch]) -> Named:
     layers, heads = one.settings.layers, one.settings.heads
     right = _right(one, batches, None)
     without = torch.stack([_right(one, batches, place) for place in product(range(layers), range(heads))], 1)
-    groups = _groups(batches)
+    groups = groupings(batches)
     drops = [ablation.largest_drop(ablation.importance_by_group(right, without, each)) for each in groups]
     rng = stream(0, "groups")
     dealt = [ablation.chance_of_largest_drop(right, without, each, rng) for each in groups]
@@ -47,17 +47,17 @@ def _right(one: Models, batches: Sequence[StoryBatch], place: tuple[int, int] | 
     return torch.cat([each.flatten(1) for each in right], 1)
 
 
-def _groups(batches: Sequence[StoryBatch]) -> list[Int[Tensor, "n"]]:
+def groupings(batches: Sequence[StoryBatch]) -> list[Int[Tensor, "n"]]:
     """Each way of grouping all questions."""
     answers = torch.cat([batch.answers.flatten() for batch in batches])
     order = torch.cat([torch.arange(batch.asked.shape[1]).expand_as(batch.asked).flatten() for batch in batches])
-    back = torch.cat([_back(batch) for batch in batches])
-    known = back[back >= 0].double()
-    quarters = torch.bucketize(back.double(), known.quantile(torch.tensor(QUARTERS).double())) if len(known) else back
-    return [answers, order, torch.where(back >= 0, quarters, -1)]
+    far = torch.cat([back(batch) for batch in batches])
+    known = far[far >= 0].double()
+    quarters = torch.bucketize(far.double(), known.quantile(torch.tensor(QUARTERS).double())) if len(known) else far
+    return [answers, order, torch.where(far >= 0, quarters, -1)]
 
 
-def _back(batch: StoryBatch) -> Int[Tensor, "n"]:
+def back(batch: StoryBatch) -> Int[Tensor, "n"]:
     """How many tokens before the question the last supporting one stands; -1 where nothing supports."""
     places = torch.arange(batch.support.shape[-1]).expand_as(batch.support)
     last = torch.where(batch.support, places, -1).amax(-1)

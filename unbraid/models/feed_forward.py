@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 from torch.nn.functional import gelu
 
 from unbraid.axes import Bool, Float, Tensor
 from unbraid.config import Record, tagged
 from unbraid.models.attention.attention import Drop, Named, Weights
 from unbraid.models.layers import linear
+from unbraid.models.routing import route
 from unbraid.models.starting import Start, uniform
 
 
@@ -73,8 +75,34 @@ def finish(given: Tokens, hidden: Float[Tensor, "m b t f"]) -> Float[Tensor, "m 
     return out if given.drop is None else given.drop("out", out)
 
 
+class RoutedExperts(FeedForward):
+    kind: Literal["routed"] = "routed"
+    experts: int = Field(default=4, ge=1)
+    k: int = Field(default=1, ge=1)
+    balance: float = Field(default=0.01, ge=0)
+    hooks: ClassVar[frozenset[str]] = frozenset({"hook_gate"})
+
+    def refuse(self, hidden: int) -> None:
+        if hidden % self.experts:
+            raise ValueError(f"d_ff is {hidden}, which {self.experts} experts do not divide; accepted: a multiple")
+        if self.k > self.experts:
+            raise ValueError(
+                f"feed_forward.k is {self.k}, more than the {self.experts} experts; accepted: 1 to {self.experts}"
+            )
+
+    def parameters(self, rng: np.random.Generator, width: int, hidden: int) -> Start:
+        return super().parameters(rng, width, hidden) | {"router": uniform(rng, width, self.experts, width)}
+
+    def feed(self, given: Tokens) -> Fed:
+        routed = route(given.x, given.weights["router"], self.k, given.mask)
+        groups = begin(given).unflatten(-1, (self.experts, -1)) * routed.gates[..., None]
+        out = finish(given, groups.flatten(-2))
+        return Fed(out, {"hook_gate": routed.gates}, {"balance": self.balance * routed.balance})
+
+
 FEED_FORWARDS: dict[str, type[FeedForward]] = {
     "dense": Dense,
+    "routed": RoutedExperts,
 }
 
 if TYPE_CHECKING:

@@ -209,6 +209,22 @@ METRICS = {
     "routing_evenness": Wording(
         "Evenness of routing", "how evenly tokens are routed to the heads of the last layer", "1 is even", ".3f"
     ),
+    "expert_evenness": Wording(
+        "Evenness of experts", "how evenly tokens are routed to the experts of the last layer", "1 is even", ".3f"
+    ),
+    "attractors": Wording(
+        "Attractors",
+        "different places where the queries of a story come to rest in a Hopfield head, over its tokens",
+        "1 is a place for each token",
+    ),
+    "recalled": Wording(
+        "Recalled", "stored tokens that a resting place of a Hopfield head is made of", "1 is a single token", ".2f"
+    ),
+    "store_separation": Wording(
+        "Separation of what is stored",
+        "how much more a token stored in a Hopfield head is like itself than like any other, over its squared length",
+        "higher is farther apart",
+    ),
     "parameters": Wording("Parameters", "numbers that are learned", "a fact of the model", ".0f"),
     "seconds": Wording(
         "Seconds", "of teaching a model, on this machine with whatever else it did", "lower is better", ".1f"

@@ -4,10 +4,14 @@ from typing import TYPE_CHECKING
 
 from unbraid.config import tagged
 from unbraid.models.attention.attention import Attention, Heads, Mixed, Sight
+from unbraid.models.attention.hopfield import Hopfield
+from unbraid.models.attention.routed import Routed
 from unbraid.models.attention.softmax import Softmax
 
 ATTENTIONS: dict[str, type[Attention]] = {
     "softmax": Softmax,
+    "routed": Routed,
+    "hopfield": Hopfield,
 }
 
 if TYPE_CHECKING:
@@ -15,4 +19,4 @@ if TYPE_CHECKING:
 else:
     AnyAttention = tagged(ATTENTIONS)
 
-__all__ = ["ATTENTIONS", "AnyAttention", "Attention", "Heads", "Mixed", "Sight", "Softmax"]
+__all__ = ["ATTENTIONS", "AnyAttention", "Attention", "Heads", "Hopfield", "Mixed", "Routed", "Sight", "Softmax"]

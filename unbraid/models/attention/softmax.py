@@ -9,7 +9,7 @@ from typing import Literal
 
 from torch.nn.functional import scaled_dot_product_attention
 
-from unbraid.axes import Float, Tensor
+from unbraid.axes import Bool, Float, Tensor
 from unbraid.models.attention.attention import Attention, Heads, Mixed, Sight, softmax_pattern
 
 
@@ -32,14 +32,20 @@ def mix_by_softmax(given: Heads) -> Mixed:
 
 
 def without_pattern(
-    q: Float[Tensor, "m b h t e"], k: Float[Tensor, "m b h s e"], v: Float[Tensor, "m b h s e"], sight: Sight
+    q: Float[Tensor, "m b h t e"],
+    k: Float[Tensor, "m b h s e"],
+    v: Float[Tensor, "m b h s e"],
+    sight: Sight,
+    allowed: Bool[Tensor, "#b 1 #t s"] | None = None,
+    scale: float | None = None,
 ) -> Float[Tensor, "m b h t e"]:
-    """Members and stories are one axis to torch."""
+    """The same by torch, to whom members and stories are one axis; `allowed` where there are keys beside the tokens."""
     members = len(q)
     q, k, v = (part.flatten(0, 1) for part in (q, k, v))
-    if sight.causal:
-        z = scaled_dot_product_attention(q, k, v, is_causal=True)
+    if allowed is None and sight.causal:
+        z = scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
     else:
-        mask = sight.allowed().repeat(members, 1, 1, 1)
-        z = scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        mask = sight.allowed() if allowed is None else allowed
+        mask = mask if len(mask) == 1 else mask.repeat(members, 1, 1, 1)
+        z = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
     return z.unflatten(0, (members, -1))

@@ -1,0 +1,66 @@
+import numpy as np
+import pytest
+import torch
+
+from tests.models.shapes import SHAPES, TOKENS, start
+from unbraid.errors import Refusal
+from unbraid.models import landscape
+from unbraid.models.landscape import distinct, separations
+
+MASK = torch.tensor([[1, 1, 1, 0]]).bool()
+
+
+def test_separation_by_hand():
+    stored = torch.tensor([[2.0, 0], [0, 1], [1, 1], [9, 9]]).view(1, 1, 1, 4, 2)
+    expected = torch.tensor([4 - 2.0, 1 - 1, 2 - 2, torch.nan])
+    torch.testing.assert_close(separations(stored, MASK).flatten(), expected, equal_nan=True)
+
+
+def test_resting_places_that_are_near_are_one():
+    states = torch.tensor([[0.0, 0], [1, 0], [1, 0.01], [5, 5]]).view(1, 1, 1, 4, 2)
+    assert distinct(states, MASK, torch.tensor([[[0.1]]])).item() == 2
+    assert distinct(states, MASK, torch.tensor([[[0.001]]])).item() == 3
+
+
+def with_beta(shape, log_beta):
+    models = start(SHAPES[shape], seeds=[0, 1])
+    models.weights["blocks.1.attn.log_beta"].fill_(log_beta)
+    return models
+
+
+def test_a_soft_memory_has_one_attractor_and_a_sharp_one_recalls_single_tokens():
+    soft = landscape(with_beta("hopfield, encoder", -6.0), TOKENS, 1)
+    assert (soft.attractors == 1).all()
+    words = (TOKENS != 0).sum(1).double()[None, :, None, None].expand(2, 3, 2, 6)
+    real = ~soft.patterns.isnan()
+    assert torch.equal(real, (TOKENS != 0)[None, :, None, :].expand_as(real))
+    torch.testing.assert_close(soft.patterns[real], words[real], rtol=0.01, atol=0)
+    sharp = landscape(with_beta("hopfield, encoder", 9.0), TOKENS, 1)
+    assert (sharp.attractors[:, 0] > 1).any()
+    assert (sharp.attractors[:, 2] == 1).all()  # a story of one word
+    assert float(sharp.patterns[real].median()) == pytest.approx(1, abs=1e-3)
+    assert (sharp.patterns[real] >= 1 - 1e-9).all()
+
+
+def test_energies_are_the_models_own_and_never_rise():
+    models = with_beta("hopfield, memories", 1.0)
+    energies = landscape(models, TOKENS, 1).energies
+    assert energies.shape == (2, 3, 2, 6, 3)
+    real = energies[~energies.isnan()].view(-1, 3)
+    assert len(real) == 2 * 2 * int((TOKENS != 0).sum())
+    assert (real.diff(dim=-1) <= 1e-5).all()
+
+
+def test_memories_draw_queries_too():
+    models = with_beta("hopfield, memories", 4.0)
+    before = landscape(models, TOKENS, 1).patterns
+    models.weights["blocks.1.attn.memory_keys"].mul_(50)
+    after = landscape(models, TOKENS, 1)
+    real = np.broadcast_to((TOKENS != 0).numpy()[None, :, None, :], before.shape)
+    assert (before - after.patterns).abs().numpy()[real].max() > 0.05
+    assert (after.attractors[:, 2] == 1).all()
+
+
+def test_other_attentions_have_no_landscape():
+    with pytest.raises(Refusal, match="asked of softmax attention; accepted: a model with hopfield"):
+        landscape(start(SHAPES["causal"]), TOKENS, 0)

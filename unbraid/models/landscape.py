@@ -1,0 +1,90 @@
+"""What a Hopfield head remembers in a story: where its queries come to rest, and how far apart what is stored lies.
+
+    attractors   how many different resting places the story's queries have       rest: ξ = Xᵀ softmax(β X ξ)
+    patterns     exp(entropy) of the softmax at rest: 1, a single token is recalled; N, an average of all
+    separation   of a stored pattern x_i: x_i·x_i - max_{j≠i} x_i·x_j        (Ramsauer et al. 2021)
+
+All is said of a whole story: every token is stored, also those that a causal query would not see yet.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from unbraid.axes import Bool, Float, Int, Tensor
+from unbraid.errors import Refusal
+from unbraid.models.attention.attention import softmax_pattern
+from unbraid.models.attention.hopfield import Hopfield
+from unbraid.models.transformer import Models
+
+ITERATIONS = 200
+SAME = 1e-3
+"""Resting places nearer than this share of the longest stored pattern are one."""
+
+
+@dataclass(frozen=True)
+class Landscape:
+    """Of one layer; what belongs to padding is not a number, NaN."""
+
+    energies: Float[Tensor, "m b h t i"]
+    """Of each query, before and after each of the model's iterations."""
+    attractors: Int[Tensor, "m b h"]
+    patterns: Float[Tensor, "m b h t"]
+    separation: Float[Tensor, "m b h t"]
+
+
+@torch.no_grad()
+def landscape(models: Models, tokens: Int[Tensor, "b t"], layer: int) -> Landscape:
+    """Let every query of these stories come to rest, in float64."""
+    attention = models.settings.attention
+    if not isinstance(attention, Hopfield):
+        kind = type(attention).__name__.lower()
+        raise Refusal(f"a landscape was asked of {kind} attention; accepted: a model with hopfield attention")
+    place = f"blocks.{layer}.attn."
+    passed = models.forward(tokens, [f"{place}hook_q", f"{place}hook_k", f"{place}hook_energy"])
+    state, stored = (passed.recorded[f"{place}{name}"].double() for name in ("hook_q", "hook_k"))
+    beta = models.weights[f"{place}log_beta"].double().exp()[:, None, :, None, None]
+    mask = passed.sight.mask
+    separation = separations(stored, mask)
+    stored, allowed = _with_memories(models, place, stored, mask)
+    pattern = state
+    for _ in range(ITERATIONS):
+        pattern = softmax_pattern(beta * state @ stored.mT, allowed)
+        state = pattern @ stored
+    spread = torch.special.entr(pattern).sum(-1).exp()
+    scale = stored.square().sum(-1).amax(-1).sqrt()
+    hidden = ~mask[None, :, None, :]
+    energies = passed.recorded[f"{place}hook_energy"].masked_fill(hidden[..., None], torch.nan)
+    return Landscape(energies, distinct(state, mask, SAME * scale), spread.masked_fill(hidden, torch.nan), separation)
+
+
+def distinct(
+    states: Float[Tensor, "m b h t e"], mask: Bool[Tensor, "b t"], near: Float[Tensor, "m b h"]
+) -> Int[Tensor, "m b h"]:
+    """How many of these are farther than `near` from all before them."""
+    close = torch.cdist(states, states) <= near[..., None, None]
+    real = mask[None, :, None, :]
+    seen_before = (close & real[..., None, :]).tril(-1).any(-1)
+    return (~seen_before & real).sum(-1)
+
+
+def separations(stored: Float[Tensor, "m b h s e"], mask: Bool[Tensor, "b s"]) -> Float[Tensor, "m b h s"]:
+    """How much more each stored pattern is like itself than like any other; alone, it is infinitely far."""
+    likeness = stored @ stored.mT
+    own = likeness.diagonal(dim1=-2, dim2=-1)
+    real = mask[None, :, None, :]
+    others = real[..., None, :] & ~torch.eye(mask.shape[1], dtype=torch.bool)
+    return (own - likeness.masked_fill(~others, -torch.inf).amax(-1)).masked_fill(~real, torch.nan)
+
+
+def _with_memories(
+    models: Models, place: str, stored: Float[Tensor, "m b h s e"], mask: Bool[Tensor, "b s"]
+) -> tuple[Tensor, Tensor]:
+    """What is stored beside the story's tokens, and which of it is not padding."""
+    allowed = mask[:, None, None, :]
+    memories = models.weights.get(f"{place}memory_keys")
+    if memories is None:
+        return stored, allowed
+    beside = memories.double()[:, None].expand(-1, len(mask), -1, -1, -1)
+    always = torch.ones(len(mask), 1, 1, memories.shape[2], dtype=torch.bool)
+    return torch.cat([stored, beside], 3), torch.cat([allowed, always], -1)
