@@ -2,6 +2,10 @@
 
 import time
 from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import torch
 
 from unbraid.config import Tree
 from unbraid.errors import Refusal, Stopped
@@ -11,6 +15,7 @@ from unbraid.progress import OneOfMany, Watcher
 from unbraid.runs import Run
 from unbraid.signals import StopSignals
 from unbraid.sweeps.baseline_work import BaselineWork
+from unbraid.sweeps.crew import work_together
 from unbraid.sweeps.dictionary_work import DictionaryWork
 from unbraid.sweeps.embedding_work import EmbeddingWork
 from unbraid.sweeps.experiment import Experiment
@@ -42,8 +47,7 @@ def execute(run: Run, watcher: Watcher, signals: StopSignals | None = None) -> N
         watcher.plan(_works(stacks))
         if (judging := stacks[0][0].experiment.judging) is not None:
             _refuse_unjudgeable(judging, stacks)
-        for index, group in enumerate(stacks):
-            _work(run, index, group, watcher, signals).finish()
+        _finish_all(run, stacks, watcher, signals)
         watcher.stage("comparing dictionaries with larger ones")
         compare_with_larger(run, stacks)
         write_json(run.path / "scores.json", summarise(run))
@@ -59,6 +63,23 @@ def execute(run: Run, watcher: Watcher, signals: StopSignals | None = None) -> N
         note("failed", f"an error of ours: {problem!r:.200}")
         raise
     note("finished")
+
+
+def _finish_all(run: Run, stacks: Sequence[list[Member]], watcher: Watcher, signals: StopSignals) -> None:
+    """Stack by stack; several models side by side, one to a thread."""
+    hands = torch.get_num_threads()
+    if stacks[0][0].experiment.is_taught and len(stacks) > 1 and hands > 1:
+        work_together(partial(finish_stack, run.path), [work(group) for group in stacks], hands, watcher, signals)
+        return
+    for index, group in enumerate(stacks):
+        _work(run, index, group, watcher, signals).finish()
+
+
+def finish_stack(path: Path, index: int, watcher: Watcher, signals: StopSignals) -> None:
+    """Do whatever one stack of a run still needs."""
+    run = Run(path)
+    group = plan(expand(run.config(), str(path / "config.toml")))[index]
+    _work(run, index, group, watcher, signals).finish()
 
 
 def works(config: Tree, source: str) -> list[tuple[int, float]]:
