@@ -3,6 +3,7 @@
     m  member of a stack        b  sample of a batch       d  input dimension
     f  learned feature          n  planted (true) feature  k  slot for something that fired
     s  seed (a replicate)       c  check while training    r  place in a feature's list of other features
+    t  token of a sequence      q  question of a story
 
 Shapes are written with these letters in annotations, for example `Float[Tensor, "m f d"]`; the tests check them
 at run time. The member axis always comes first, the feature axis second.

@@ -6,6 +6,7 @@ from pydantic import BeforeValidator
 
 from unbraid.config import tagged
 from unbraid.worlds.activations import Activations
+from unbraid.worlds.stories import Stories, StoryBatch
 from unbraid.worlds.superposition import Superposition
 from unbraid.worlds.world import Batch, World
 
@@ -13,6 +14,11 @@ WORLDS: dict[str, type[World]] = {
     "superposition": Superposition,
     "activations": Activations,
 }
+
+QUESTIONS: dict[str, type[Stories]] = {
+    "stories": Stories,
+}
+"""Worlds of tokens with questions, which teach models; those above yield activations, which dictionaries learn."""
 
 
 def _planted_unless_said(data: Any) -> Any:
@@ -25,4 +31,4 @@ if TYPE_CHECKING:
 else:
     AnyWorld = Annotated[tagged(WORLDS), BeforeValidator(_planted_unless_said)]
 
-__all__ = ["WORLDS", "Activations", "AnyWorld", "Batch", "Superposition", "World"]
+__all__ = ["QUESTIONS", "WORLDS", "Activations", "AnyWorld", "Batch", "Stories", "StoryBatch", "Superposition", "World"]
