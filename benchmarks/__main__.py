@@ -5,11 +5,12 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import capture, cold_start, grid, mechanisms, memory, spine, training
+from benchmarks import capture, cold_start, grid, mechanisms, memory, spine, stories, training
 from benchmarks.figure import Benchmark, Figure
 
 BENCHMARKS: dict[str, Benchmark] = {
     "sampling": spine.sampling,
+    "stories": stories.stories,
     "startup": spine.startup,
     "quickstart": spine.quickstart,
     "speed": training.speed,

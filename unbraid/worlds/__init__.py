@@ -6,7 +6,7 @@ from pydantic import BeforeValidator
 
 from unbraid.config import tagged
 from unbraid.worlds.activations import Activations
-from unbraid.worlds.stories import Stories
+from unbraid.worlds.stories import Stories, StoryBatch
 from unbraid.worlds.superposition import Superposition
 from unbraid.worlds.world import Batch, World
 
@@ -14,6 +14,11 @@ WORLDS: dict[str, type[World]] = {
     "superposition": Superposition,
     "activations": Activations,
 }
+
+QUESTIONS: dict[str, type[Stories]] = {
+    "stories": Stories,
+}
+"""Worlds of tokens with questions, which teach models; those above yield activations, which dictionaries learn."""
 
 
 def _planted_unless_said(data: Any) -> Any:
@@ -24,6 +29,6 @@ def _planted_unless_said(data: Any) -> Any:
 if TYPE_CHECKING:
     AnyWorld = World
 else:
-    AnyWorld = Annotated[tagged({**WORLDS, "stories": Stories}), BeforeValidator(_planted_unless_said)]
+    AnyWorld = Annotated[tagged({**WORLDS, **QUESTIONS}), BeforeValidator(_planted_unless_said)]
 
-__all__ = ["WORLDS", "Activations", "AnyWorld", "Batch", "Stories", "Superposition", "World"]
+__all__ = ["QUESTIONS", "WORLDS", "Activations", "AnyWorld", "Batch", "Stories", "StoryBatch", "Superposition", "World"]

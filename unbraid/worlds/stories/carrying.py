@@ -20,10 +20,10 @@ class Acts:
     who: Int[np.ndarray, "b n"]
     where: Int[np.ndarray, "b n"]
     which: Int[np.ndarray, "b n"]
-    stands: Int[np.ndarray, "b n+1 person"]
-    held: Int[np.ndarray, "b n+1 thing"]
+    stands: Int[np.ndarray, "b time person"]
+    held: Int[np.ndarray, "b time thing"]
     """Who holds each thing."""
-    lies: Int[np.ndarray, "b n+1 thing"]
+    lies: Int[np.ndarray, "b time thing"]
     """Where each thing is, held or not."""
 
     @classmethod

@@ -51,8 +51,8 @@ class Coreference(Task):
             "said": ("name", *PRONOUNS),
             "person": people,
             "place": places,
-            "she": people,
-            "he": people,
+            "she": people[::2],
+            "he": people[1::2],
             **dict.fromkeys(self.askable, places),
             "answer": places,
         }
@@ -125,8 +125,8 @@ class Coreference(Task):
         return guesses.sure(np.take_along_axis(places, named, 1), self.places)
 
 
-def _spoken_of(movers: Int[np.ndarray, "b n"]) -> Int[np.ndarray, "b n+1 2"]:
-    """The last girl and the last boy that a statement was about, before the first statement and after each."""
+def _spoken_of(movers: Int[np.ndarray, "b n"]) -> Int[np.ndarray, "b time 2"]:
+    """Which girl and which boy a statement was last about, before the first statement and after each."""
     latest = last(one_of(movers % 2, len(PRONOUNS)))
     whom = np.take_along_axis(movers[..., None], np.maximum(latest, 0), 1)
-    return np.where(latest < 0, -1, whom)
+    return np.where(latest < 0, -1, whom // 2)

@@ -20,7 +20,7 @@ STATEMENTS = 3
 
 
 class Counting(Task):
-    people: int = Field(default=6, ge=1, le=len(GIRLS_AND_BOYS))
+    people: int = Field(default=6, ge=2, le=len(GIRLS_AND_BOYS))
     places: int = Field(default=2, ge=1, le=len(PLACES))
     rounds: int = Field(default=4, ge=1, le=16)
 

@@ -36,7 +36,7 @@ def one_of(index: Int[np.ndarray, "*any"], count: int) -> Bool[np.ndarray, "*any
 
 def walk(
     movers: Int[np.ndarray, "b n"], dice: Float[np.ndarray, "b n"], people: int, places: int
-) -> Int[np.ndarray, "b n+1 person"]:
+) -> Int[np.ndarray, "b time person"]:
     """Where everybody is before the first move and after each: -1 before their first, and always another place.
 
     A move adds to the number of a place, modulo `places`, what does not lead back to it; a first move may lead to any.
@@ -48,7 +48,7 @@ def walk(
     return np.concatenate([np.full_like(whereabouts[:, :1], -1), whereabouts], axis=1)
 
 
-def last(happens: Bool[np.ndarray, "b n *any"]) -> Int[np.ndarray, "b n+1 *any"]:
+def last(happens: Bool[np.ndarray, "b n *any"]) -> Int[np.ndarray, "b time *any"]:
     """The last statement at which it happened, before the first statement and after each; -1 for none."""
     shape = (-1, *[1] * (happens.ndim - 2))
     latest = np.maximum.accumulate(

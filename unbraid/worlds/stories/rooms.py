@@ -7,7 +7,7 @@ import numpy as np
 from unbraid.axes import Bool, Float, Int
 from unbraid.worlds.stories.drawing import SMALL, at, choose, choose_among
 
-ENTERING = 0.7
+ENTERING = 0.6
 """How often somebody comes in, when somebody could and somebody else could go."""
 ENTERED, LEFT = range(2)
 
@@ -17,7 +17,7 @@ class Visits:
     who: Int[np.ndarray, "b n"]
     what: Int[np.ndarray, "b n"]
     where: Int[np.ndarray, "b n"]
-    inside: Int[np.ndarray, "b n+1 person"]
+    inside: Int[np.ndarray, "b time person"]
     """The room of everybody before the first statement and after each; -1 for none."""
 
 

@@ -54,7 +54,7 @@ class Script:
         numbers[:, self.statements], numbers[:, self.questions] = stated, asked
         return numbers
 
-    def kinds(self, stories: int) -> Int[np.ndarray, "b line+1 moment"]:
+    def kinds(self, stories: int) -> Int[np.ndarray, "b row moment"]:
         """0 in statements, 1 in questions."""
         table = self._unknown(stories)
         table[:, self.statements], table[:, self.questions] = 0, 1
@@ -66,7 +66,7 @@ class Script:
         asked: Int[np.ndarray, "b q"] | None = None,
         since: int = 1,
         asked_since: int = 1,
-    ) -> Int[np.ndarray, "b line+1 moment"]:
+    ) -> Int[np.ndarray, "b row moment"]:
         """What a line speaks of, from the telling word number `since` to the end of the line."""
         given = [(self.statements, stated, since), (self.questions, asked, asked_since)]
         table = self._unknown(max(len(values) for _, values, _ in given if values is not None))
@@ -75,9 +75,7 @@ class Script:
                 table[:, lines, first:] = values[:, :, None]
         return table
 
-    def tracked(
-        self, states: Int[np.ndarray, "b n+1 thing"], since: int = 2
-    ) -> Int[np.ndarray, "thing b line+1 moment"]:
+    def tracked(self, states: Int[np.ndarray, "b time thing"], since: int = 2) -> Int[np.ndarray, "thing b row moment"]:
         """What is so of each thing before and after every statement, which changes it with its telling word `since`."""
         tables = np.stack([self._unknown(len(states))] * states.shape[2])
         seen = np.searchsorted(self.statements, np.arange(len(self.lines) + 1))
@@ -86,7 +84,7 @@ class Script:
         tables[:, :, :-1, since:] = each[:, :, seen[1:]]
         return tables
 
-    def _unknown(self, stories: int) -> Int[np.ndarray, "b line+1 moment"]:
+    def _unknown(self, stories: int) -> Int[np.ndarray, "b row moment"]:
         """Nothing known anywhere; the line after the last is padding."""
         return np.full((stories, len(self.lines) + 1, self.sentences.depth), -1, np.int8)
 

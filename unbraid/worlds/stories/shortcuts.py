@@ -21,7 +21,7 @@ def accuracies(task: Task, tale: Tale) -> dict[str, float]:
 def _majorities(answers: Int[np.ndarray, "b q"], classes: int) -> dict[str, Float[np.ndarray, "b q c"]]:
     shares = one_of(answers, classes).mean(0)
     each = one_of(shares.argmax(-1), classes).astype(float)
-    overall = one_of(shares.mean(0).argmax(), classes).astype(float)
+    overall = one_of(shares.mean(0, keepdims=True).argmax(-1), classes).astype(float)
     return {
         "majority answer": np.broadcast_to(overall, (*answers.shape, classes)),
         "majority by question": np.broadcast_to(each, (*answers.shape, classes)),

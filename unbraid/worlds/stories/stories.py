@@ -77,7 +77,8 @@ class Stories(Record):
 
     def words(self, tokens: Int[Tensor, "t"]) -> list[str]:
         """The word of each token."""
-        return [self.vocabulary[token] for token in tokens.tolist()]
+        vocabulary = self.vocabulary
+        return [vocabulary[token] for token in tokens.tolist()]
 
     def batch(self, position: int, size: int, split: str = "train") -> StoryBatch:
         if position < 0 or size < 1:

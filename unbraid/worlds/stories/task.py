@@ -31,7 +31,7 @@ class Tale:
     answers: Int[np.ndarray, "b q"]
     support: Bool[np.ndarray, "b q n"]
     """Which statements each answer follows from."""
-    factors: dict[str, Int[np.ndarray, "b line+1 moment"]]
+    factors: dict[str, Int[np.ndarray, "b row moment"]]
 
 
 class Task(Record, ABC):

@@ -83,7 +83,7 @@ class _Told:
         return _Told(tokens, self.asked - over, np.take_along_axis(support, kept[:, None], 2), moments)
 
 
-def _spread(counts: Int[np.ndarray, "e line+1"]) -> Int[np.ndarray, "e t"]:
+def _spread(counts: Int[np.ndarray, "e row"]) -> Int[np.ndarray, "e t"]:
     """The line on which each token stands, counted through all sequences; the last of each is padding."""
     return np.repeat(np.arange(counts.size), counts.ravel()).reshape(len(counts), -1)
 
