@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from unbraid.mechanisms import Matryoshka, Mechanism, Sparsity
     from unbraid.reports.recovery_figures import draw_recovery
     from unbraid.scoring import Scores, score
-    from unbraid.sweeps.execute import load_stack
+    from unbraid.sweeps.trained import load_stack
     from unbraid.training.fit import fit
     from unbraid.training.schedule import Training
     from unbraid.worlds import Activations, Superposition, World
@@ -53,7 +53,7 @@ _HOMES = {
     "World": "unbraid.worlds",
     "draw_recovery": "unbraid.reports.recovery_figures",
     "fit": "unbraid.training.fit",
-    "load_stack": "unbraid.sweeps.execute",
+    "load_stack": "unbraid.sweeps.trained",
     "score": "unbraid.scoring",
 }
 

@@ -56,15 +56,19 @@ def run(
     ] = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Run a configuration: train, score, report. Prints the run directory last."""
+    """Run a configuration: train, score, report; capture first and judge after where it says so.
+
+    Prints the run directory last.
+    """
     from unbraid.config import read_toml, to_toml
     from unbraid.runs import Run
     from unbraid.studies import find_config
-    from unbraid.sweeps.prepare import prepare
     from unbraid.sweeps.scales import at_scale
+    from unbraid.working import prepared
 
     path = find_config(config)
-    resolved = prepare(at_scale(read_toml(path), scale, str(path)), overrides or [], str(path))
+    data = at_scale(read_toml(path), scale, str(path))
+    resolved = prepared(data, overrides or [], str(path), "the same command", quiet)
     made = Run.create(runs, _checked_name(name) or _fresh_name(path.stem, runs), to_toml(resolved))
     _work(made, quiet)
 
@@ -148,16 +152,18 @@ def judge_(
     """Judge a run's dictionaries on a model: fidelity, sparse probing, absorption. Prints what it wrote last."""
     from unbraid.config import check
     from unbraid.files import json_bytes, write_json
-    from unbraid.judging.judge import Judging
+    from unbraid.judging.settings import Judging
     from unbraid.reports.judged import print_judged
     from unbraid.runs import find_run
-    from unbraid.sweeps.judged import FILE, judge_run
+    from unbraid.sweeps.judged import FILE, judge_run, refuse_unfinished
     from unbraid.working import watcher
 
-    asked = {"tokens": tokens, "texts": texts, "context": context, "letters": letters}
+    on = {"model": model, "text": str(text), "labels": [str(path) for path in labels or []], "site": site}
+    asked = {**on, "tokens": tokens, "texts": texts, "context": context, "letters": letters}
     settings, found = check(Judging, asked, "unbraid judge"), find_run(name, runs)
     with found.locked(), watcher(quiet) as watching:
-        judged = judge_run(found, model, text, labels or [], site, settings, watching)
+        refuse_unfinished(found)
+        judged = judge_run(found, settings, watching)
         write_json(found.path / FILE, judged)
     if as_json:
         typer.echo(json_bytes(judged).decode().rstrip("\n"))
@@ -180,12 +186,15 @@ def claims(
     from unbraid.reports.ledger import print_claims, print_ledger, write_ledger
     from unbraid.studies.ledger import find_claims, ledger, plan_claims
     from unbraid.studies.plans import checked_scale, missing
-    from unbraid.working import work_through
+    from unbraid.working import gather_for, work_through
 
-    asked = {claim.id for claim in find_claims(ids or [])}
+    found = find_claims(ids or [])
+    asked = {claim.id for claim in found}
+    again = shlex.join(["unbraid", "claims", *(ids or []), "--scale", scale, "--runs", str(runs)])
+    if not listed:
+        gather_for(found, checked_scale(scale), again, quiet)
     planned = plan_claims(checked_scale(scale), runs)
     if not listed:
-        again = shlex.join(["unbraid", "claims", *(ids or []), "--scale", scale, "--runs", str(runs)])
         work_through(missing(study for claim, study in planned if claim.id in asked), again, quiet)
     entries = ledger(planned)
     told = [entry for entry in entries if entry["id"] in asked]

@@ -1,8 +1,27 @@
-"""What we say to a user when we cannot go on: one sentence, no traceback, nothing lost."""
+"""What we say to a user when we cannot go on: one sentence, no traceback, nothing lost.
+
+`__reduce__` lets what a process raised be raised again in another.
+"""
+
+from pathlib import Path
+
+REAL_DATA = "real-data"
+"""The folder of models and texts that `make real-data` makes."""
 
 
 class Refusal(Exception):
     """One clear sentence: what was asked, what was found, what would be accepted."""
+
+
+class Missing(Refusal):
+    """A model, a text or activations that are not on this machine: whoever asks for several things can go on."""
+
+    def __init__(self, sentence: str, path: str | Path) -> None:
+        fetched = "; `make real-data` makes it" if REAL_DATA in Path(path).parts else ""
+        super().__init__(sentence + fetched)
+
+    def __reduce__(self) -> tuple[type[Refusal], tuple[str]]:
+        return Refusal, (str(self),)
 
 
 class NotFinite(Refusal):
@@ -10,7 +29,10 @@ class NotFinite(Refusal):
 
     def __init__(self, step: int, term: str, member: int, more: str = "") -> None:
         super().__init__(f"the {term} of member {member} is not finite at step {step}{more}")
-        self.step, self.term, self.member = step, term, member
+        self.step, self.term, self.member, self.more = step, term, member, more
+
+    def __reduce__(self) -> tuple[type["NotFinite"], tuple[int, str, int, str]]:
+        return NotFinite, (self.step, self.term, self.member, self.more)
 
     def with_advice(self, more: str) -> "NotFinite":
         return NotFinite(self.step, self.term, self.member, more)
@@ -22,3 +44,6 @@ class Stopped(Refusal):
     def __init__(self, signal: int, sentence: str) -> None:
         super().__init__(sentence)
         self.signal = signal
+
+    def __reduce__(self) -> tuple[type["Stopped"], tuple[int, str]]:
+        return Stopped, (self.signal, str(self))

@@ -3,7 +3,7 @@
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Self
 
 from rich.console import Console, RenderableType
@@ -13,6 +13,13 @@ from rich.text import Text
 from unbraid.config import Tree
 
 SECONDS_BETWEEN_LINES = 5.0
+
+Told = Callable[[float], None]
+"""Told how much of something is done, as a share."""
+
+
+def unwatched(_share: float) -> None:
+    """Nobody is told."""
 
 
 class Watcher(ABC):

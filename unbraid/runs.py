@@ -117,6 +117,11 @@ class Run:
             raise Refusal(f"{self.path} has no scores yet (it is {state}); finish it: `{self.how_to_go_on}`")
         return read_record(self.path / "scores.json", "settings", "differences")
 
+    def judged(self) -> Tree:
+        """What `judged.json` holds: how its dictionaries do on a model; empty where they were not judged."""
+        path = self.path / "judged.json"
+        return read_record(path, "settings") if path.is_file() else {}
+
     def is_locked(self) -> bool:
         """Whether a process is writing this run now."""
         lock = FileLock(self.path / "lock")

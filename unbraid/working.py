@@ -1,16 +1,21 @@
 """Carry out runs while a person watches: train, score and report what is missing; a signal stops them well."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from rich.console import Console
 
+from unbraid.config import Tree
+from unbraid.errors import Missing
 from unbraid.progress import Bar, Lines, OneOfMany, Silent, Watcher
 from unbraid.reports.page import write_report
 from unbraid.runs import Run, environment_changes
 from unbraid.signals import StopSignals
-from unbraid.studies.plans import Study
+from unbraid.studies.claims import Claim
+from unbraid.studies.plans import Study, asked_of
 from unbraid.sweeps.execute import execute, works
+from unbraid.sweeps.prepare import gather_shards, overridden, prepare
 
 
 def finish(run: Run, watcher: Watcher, how_to_go_on: str) -> Path:
@@ -21,6 +26,20 @@ def finish(run: Run, watcher: Watcher, how_to_go_on: str) -> Path:
         execute(run, watcher, signals)
         watcher.stage("writing the report")
         return write_report([run], run.path / "report.html")
+
+
+def prepared(data: Tree, overrides: Sequence[str], source: str, how_to_go_on: str, quiet: bool) -> Tree:
+    """The configuration that a run keeps; activations it needs and has not got are captured first."""
+    asked = overridden(data, overrides, source)
+    gather_shards(asked, source, watcher(quiet), how_to_go_on)
+    return prepare(asked, [], source)
+
+
+def gather_for(claims: Sequence[Claim], scale: str, how_to_go_on: str, quiet: bool) -> None:
+    """Capture the activations that the studies of these claims need; what cannot be made here is left to the ledger."""
+    for asked, path in {(claim.study, claim.overrides.get(scale)): asked_of(claim, scale) for claim in claims}.values():
+        with suppress(Missing):
+            gather_shards(asked, str(path), watcher(quiet), how_to_go_on)
 
 
 def work_through(studies: Sequence[Study], how_to_go_on: str, quiet: bool) -> None:

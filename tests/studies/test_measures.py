@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from unbraid.errors import Refusal
-from unbraid.studies.measures import Cell, Difference, Level, Matched, Panels
+from unbraid.studies.measures import Cell, Difference, EqualL0, Level, Matched, Nearer, Panels
 from unbraid.studies.results import Results
 from unbraid.studies.rules import Above
 
@@ -96,6 +96,52 @@ def test_matched_leaves_out_replicates_that_do_not_reach_the_level():
     assert matched.measure(results(*ours, *theirs)).pairs == 4
 
 
+def path(case: str, *points: tuple[float, float], shift: float = 0.0) -> list[dict[str, Any]]:
+    """A family of settings, one a point (L0, score); replicates differ by `shift` in their score."""
+    return [
+        card({"case": case, "weight": w}, l0=[l0] * 5, probe_1=[score + shift * i for i in range(5)])
+        for w, (l0, score) in enumerate(points)
+    ]
+
+
+EQUAL = EqualL0(metric="probe_1", of={"case": "ours"}, minus={"case": "theirs"})
+E = math.e
+
+
+def test_equal_l0_is_the_mean_gap_over_log_l0_where_both_paths_are():
+    """Ours rises from 0 to 3 over log L0 0 … 3, theirs is .5: over the shared [1, 3] ours averages 2."""
+    ours = path("ours", (E**3, 3.0), (1.0, 0.0), shift=10)
+    theirs = path("theirs", (E, 0.5), (E**4, 0.5), shift=10)
+    found = EQUAL.measure(results(*ours, *theirs))
+    assert found.estimate.value == pytest.approx(1.5)
+    assert found.estimate.interval == pytest.approx((1.5, 1.5))  # replicates differ by 40: only pairing sees it
+    assert (found.pairs, found.chance, found.note) == (5, None, "at L0 2.718 to 20.09")
+    assert Above(margin=1.4).verdict(found) == "holds"
+
+
+def test_equal_l0_at_one_l0():
+    ours, theirs = path("ours", (1.0, 0.0), (E**3, 3.0)), path("theirs", (E, 0.5), (E**4, 0.5))
+    at = EQUAL.model_copy(update={"at": E})
+    found = at.measure(results(*ours, *theirs))
+    assert (found.estimate.value, found.note) == (pytest.approx(0.5), "at L0 2.718")
+
+
+def test_equal_l0_is_undecided_with_a_reason_where_no_l0_is_shared():
+    found = EQUAL.measure(results(*path("ours", (1, 0.9), (2, 0.9)), *path("theirs", (4, 0.1), (8, 0.1))))
+    assert math.isnan(found.estimate.value)
+    assert found.note == "no L0 is on every path: 1 to 2 against 4 to 8"
+    assert Above().verdict(found) == "undecided"
+
+
+def test_equal_l0_leaves_out_a_replicate_that_fires_nothing():
+    ours = path("ours", (1, 0.9), (4, 0.9))
+    for one in ours:
+        one["metrics"]["l0"]["members"] = [*one["metrics"]["l0"]["members"][:4], 0.0]
+    found = EQUAL.measure(results(*ours, *path("theirs", (1, 0.1), (4, 0.1))))
+    assert (found.pairs, found.estimate.value) == (4, pytest.approx(0.8))
+    assert Above().verdict(found) == "undecided"
+
+
 def test_panels_are_nearer_to_one_label():
     cell = Cell(of={"weight": 1}, same=0.2, other=0.5)
     at_other = Panels(metric="mmcs", cells=(cell,)).measure(results(card({"weight": 1}, mmcs=[0.5] * 5)))
@@ -126,3 +172,12 @@ def test_what_the_study_lacks_is_refused():
         results(card({"weight": 1}, mmcs=FIVE)).values("mmcs", {"weight": 2})
     with pytest.raises(Refusal, match="did not measure 'dead'"):
         results(card({"weight": 1}, mmcs=FIVE)).values("dead", {"weight": 1})
+
+
+def test_nearer_is_a_distance_of_every_setting_not_of_their_mean():
+    """Plain is at 1 and 5, 3 on average, 2 from 3 each; ours is at 2 and 3."""
+    plain = [card({"case": "plain", "w": w}, density=[v] * 5) for w, v in ((0, 1.0), (1, 5.0))]
+    ours = [card({"case": "ours", "w": w}, density=[v] * 5) for w, v in ((0, 2.0), (1, 3.0))]
+    nearer = Nearer(metric="density", of={"case": "ours"}, minus={"case": "plain"}, target=3.0)
+    found = nearer.measure(results(*plain, *ours))
+    assert (found.estimate.value, found.pairs) == (pytest.approx(0.5 - 2.0), 5)

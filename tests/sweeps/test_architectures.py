@@ -11,8 +11,9 @@ from unbraid.dictionaries import ACTIVATIONS
 from unbraid.files import read_arrays
 from unbraid.progress import Silent
 from unbraid.runs import Run
-from unbraid.sweeps.execute import execute, load_stack
+from unbraid.sweeps.execute import execute
 from unbraid.sweeps.grid import resolve
+from unbraid.sweeps.trained import load_stack
 
 SETTINGS = {"topk": {"k": 3}, "batchtopk": {"k": 3}}
 CASES = {kind: {"dictionary": {"activation": {"kind": kind, **SETTINGS.get(kind, {})}}} for kind in ACTIVATIONS}

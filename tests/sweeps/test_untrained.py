@@ -17,10 +17,11 @@ from unbraid.reports.page import write_report
 from unbraid.reports.tables import print_run, print_runs, run_as_json
 from unbraid.runs import Run
 from unbraid.studies import shipped
-from unbraid.sweeps.execute import execute, load_stack
+from unbraid.sweeps.execute import execute
 from unbraid.sweeps.experiment import Data
 from unbraid.sweeps.grid import expand, resolve
 from unbraid.sweeps.plan import plan
+from unbraid.sweeps.trained import load_stack
 from unbraid.worlds import Superposition
 from unbraid.worlds.firing import Correlated
 

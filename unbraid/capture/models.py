@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unbraid.errors import Refusal
+from unbraid.errors import REAL_DATA, Missing, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,6 +59,8 @@ def _refuse_without_weights(folder: Path) -> None:
     if folder.is_file():
         raise Refusal(f"{folder} is a file; accepted: a folder with a Hugging Face model, or its name on the hub")
     if not folder.is_dir():
+        if REAL_DATA in folder.parts:
+            raise Missing(f"there is no folder '{folder}' here", folder)
         return
     if not (folder / "config.json").is_file():
         raise Refusal(f"{folder} is not a Hugging Face model: it has no config.json")
@@ -76,9 +78,10 @@ def _refusing(name: str) -> "Iterator[None]":
         if Path(name).is_dir():
             raise Refusal(f"{name} cannot be loaded as a Hugging Face model: {first:.200}") from None
         offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0") else ""
-        raise Refusal(
+        raise Missing(
             f"there is no folder '{name}' here and the hub gave no such model{offline}: {first:.160}; accepted: a "
-            "folder with a Hugging Face model, or a name as gpt2 or EleutherAI/pythia-70m"
+            "folder with a Hugging Face model, or a name as gpt2 or EleutherAI/pythia-70m",
+            name,
         ) from None
     except Exception as problem:  # safetensors raises its own error type for every kind of damage
         if type(problem).__module__.split(".")[0] not in ("safetensors", "safetensors_rust", "huggingface_hub"):

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from unbraid.errors import Refusal
+from unbraid.errors import Missing, Refusal
 
 SUFFIXES = (".txt", ".jsonl")
 BLOCK = 1 << 20
@@ -42,7 +42,7 @@ def _files(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
     if not path.is_dir():
-        raise Refusal(f"{path}: there is no such text; accepted: a text file, a .jsonl file, or a folder of them")
+        raise Missing(f"{path}: there is no such text; accepted: a text file, a .jsonl file, or a folder of them", path)
     found = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file())
     if not found:
         raise Refusal(f"{path} holds no text; accepted: a folder with {' or '.join(SUFFIXES)} files")

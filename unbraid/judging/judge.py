@@ -5,34 +5,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from pydantic import Field
 
 from unbraid.capture.models import Model
 from unbraid.capture.sites import Site
 from unbraid.capture.texts import documents
-from unbraid.capture.windows import windows
-from unbraid.config import Record
+from unbraid.capture.windows import Window, windows
 from unbraid.errors import Refusal
 from unbraid.judging.labelled import read_labelled
 from unbraid.judging.lens import Lens, refuse_another_width
 from unbraid.judging.passage import passages, rows
 from unbraid.judging.pooling import RAW, probe_texts
+from unbraid.judging.settings import STAGE, Judging
 from unbraid.judging.spelling import absorption, read_words
 from unbraid.judging.splicing import MEAN, Scores, fidelity
 from unbraid.metrics import probing
 from unbraid.metrics.absorption import WARNING
 from unbraid.metrics.first_letter import FEWEST_LETTERS, LetterAbsorption, probe_letters
 from unbraid.metrics.probing import Accuracies
-from unbraid.progress import Watcher
-
-
-class Judging(Record):
-    """How much is read: tokens of the text, labelled texts of each file, tokens of a window; and letters or not."""
-
-    tokens: int = Field(default=8192, ge=2, le=10**9)
-    texts: int = Field(default=1000, ge=100, le=10**7)
-    context: int = Field(default=128, ge=2, le=1 << 20)
-    letters: bool = True
+from unbraid.progress import Told, Watcher
 
 
 @dataclass(frozen=True)
@@ -47,48 +37,55 @@ class Judgement:
     warnings: list[str]
 
 
-def judge(
-    model: Model,
-    site: Site,
-    lenses: Mapping[str, Lens],
-    text: Path,
-    labelled: Sequence[Path],
-    settings: Judging,
-    watcher: Watcher,
-) -> Judgement:
+class _Stages:
+    """Tells a watcher the stages of the judging, one after the other, and how far each is."""
+
+    def __init__(self, watcher: Watcher, settings: Judging) -> None:
+        self._watcher, self._place, self._words = watcher, -1, ""
+        watcher.plan([(settings.steps, 1.0)])
+
+    def begin(self, words: str) -> Told:
+        self._place, self._words = self._place + 1, words
+        self._watcher.stage(words)
+        return self._tell
+
+    def _tell(self, share: float) -> None:
+        self._watcher.advance(0, int((self._place + share) * STAGE))
+        self._watcher.note(f"{self._words}: {share:.0%}")
+
+
+def judge(model: Model, site: Site, lenses: Mapping[str, Lens], settings: Judging, watcher: Watcher) -> Judgement:
     """All of it; what does not apply to this model is left out, with a warning."""
     context = min(settings.context, model.context)
-    sets = [read_labelled(path, settings.texts) for path in labelled]
-    chosen = list(windows(model, documents(text), context, settings.tokens))
-    if not chosen:
-        raise Refusal(f"{text} holds no tokens but special ones; accepted: a text with at least one word")
-    refuse_another_width(
-        lenses.values(),
-        rows(model, site, next(passages(model, chosen))).shape[1],
-        f"'{site.name}' of {model.name}",
-    )
-    watcher.plan([(1 + len(sets) + settings.letters, 1.0)])
-    watcher.stage("splicing reconstructions in")
-    scores = fidelity(model, site, chosen, lenses)
+    sets = [read_labelled(Path(path), settings.texts) for path in settings.labels]
+    chosen = _windows(model, context, settings)
+    width = rows(model, site, next(passages(model, chosen))).shape[1]
+    refuse_another_width(lenses.values(), width, f"'{site.name}' of {model.name}")
+    stages = _Stages(watcher, settings)
+    scores = fidelity(model, site, chosen, lenses, stages.begin("splicing reconstructions in"))
     mean = scores.pop(MEAN, {})
     warnings = [] if model.is_causal else [f"{model.name} predicts no next token: there is no loss to recover"]
-    probes: dict[str, dict[str, Accuracies]] = {}
-    for place, one in enumerate(sets, 1):
-        watcher.advance(0, place)
-        watcher.stage(f"probing {one.name}")
-        probes[one.name] = probe_texts(model, site, one, lenses, context)
+    probes = {
+        one.name: probe_texts(model, site, one, lenses, context, stages.begin(f"probing {one.name}")) for one in sets
+    }
     letters: dict[str, list[LetterAbsorption]] = {}
     if settings.letters:
-        watcher.advance(0, 1 + len(sets))
-        watcher.stage("looking for absorbed letters")
+        told = stages.begin("looking for absorbed letters")
         words = read_words(model, site)
-        letters = absorption(words, probe_letters(words), lenses)
+        letters = absorption(words, probe_letters(words), lenses, told)
         warnings += _letter_warnings(letters)
     found = {
         name: {**scores[name], **_probe_scores(probes, name), **_letter_scores(letters.get(name, []))}
         for name in lenses
     }
     return Judgement(found, _probe_scores(probes, RAW), mean, probes, letters, warnings)
+
+
+def _windows(model: Model, context: int, settings: Judging) -> list[Window]:
+    chosen = list(windows(model, documents(Path(settings.text)), context, settings.tokens))
+    if not chosen:
+        raise Refusal(f"{settings.text} holds no tokens but special ones; accepted: a text with at least one word")
+    return chosen
 
 
 def _probe_scores(probes: Mapping[str, Mapping[str, Accuracies]], name: str) -> Scores:

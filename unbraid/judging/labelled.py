@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from unbraid.axes import Bool, Int
-from unbraid.errors import Refusal
+from unbraid.errors import Missing, Refusal
 from unbraid.randomness import stream
 
 CLASSES = 5
@@ -60,6 +60,8 @@ def _lines(path: Path) -> list[str]:
         return path.read_text(encoding="utf-8-sig").split("\n")
     except UnicodeDecodeError as problem:
         raise Refusal(f"{path} is not UTF-8 ({problem.reason}); accepted: lines of JSON in UTF-8") from None
+    except FileNotFoundError as problem:
+        raise Missing(f"cannot read {path}: {problem.strerror}", path) from None
     except OSError as problem:
         raise Refusal(f"cannot read {path}: {problem.strerror}") from None
 

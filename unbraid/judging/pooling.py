@@ -14,6 +14,7 @@ from unbraid.judging.lens import BLOCK, Lens, slots
 from unbraid.judging.passage import first_windows, passages, rows
 from unbraid.metrics import probing
 from unbraid.metrics.probing import Accuracies, Labelled, Rows
+from unbraid.progress import Told, unwatched
 from unbraid.randomness import stream
 
 TOGETHER = 8192
@@ -22,19 +23,30 @@ RAW = "raw"
 
 
 def probe_texts(
-    model: Model, site: Site, data: LabelledTexts, lenses: Mapping[str, Lens], context: int
+    model: Model,
+    site: Site,
+    data: LabelledTexts,
+    lenses: Mapping[str, Lens],
+    context: int,
+    told: Told = unwatched,
 ) -> dict[str, Accuracies]:
     """The accuracy of sparse probes on the codes of each dictionary, and on the activations themselves as `raw`."""
-    order, pooled = pool_texts(model, site, data, lenses, context)
+    order, pooled = pool_texts(model, site, data, lenses, context, lambda share: told(share / 2))
     classes, train = data.classes[order], data.train[order]
-    return {
-        name: probing.probe(Labelled(part, classes, train), stream(0, "against", data.name))
-        for name, part in pooled.items()
-    }
+    found: dict[str, Accuracies] = {}
+    for name, part in pooled.items():
+        found[name] = probing.probe(Labelled(part, classes, train), stream(0, "against", data.name))
+        told((1 + len(found) / len(pooled)) / 2)
+    return found
 
 
 def pool_texts(
-    model: Model, site: Site, data: LabelledTexts, lenses: Mapping[str, Lens], context: int
+    model: Model,
+    site: Site,
+    data: LabelledTexts,
+    lenses: Mapping[str, Lens],
+    context: int,
+    told: Told = unwatched,
 ) -> tuple[Int[np.ndarray, "b"], dict[str, Rows]]:
     """Which texts have a row, and the rows: means over the tokens that are text, of the first window of each."""
     chosen = first_windows(model, data.texts, context)
@@ -48,6 +60,7 @@ def pool_texts(
         raw.append((total / passage.kept.sum(1, keepdim=True)).numpy())
         for name, lens in lenses.items():
             codes[name].append(_pooled(lens, x, text.numpy(), len(passage.places)))
+        told(len(order) / len(chosen))
     pooled = {name: sparse.csr_array(sparse.vstack(parts)) for name, parts in codes.items()}
     return np.array(order), {RAW: np.concatenate(raw), **pooled}
 

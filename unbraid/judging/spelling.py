@@ -18,6 +18,7 @@ from unbraid.judging.lens import BLOCK, Lens, slots
 from unbraid.judging.passage import first_windows, passages, rows
 from unbraid.metrics import probing
 from unbraid.metrics.first_letter import LetterAbsorption, LetterProbe, Words, absorption_by_letter
+from unbraid.progress import Told, unwatched
 from unbraid.randomness import stream
 
 SPACES = {"▁": "", "Ġ": " "}
@@ -51,10 +52,14 @@ def read_words(model: Model, site: Site) -> Words:
 
 
 def absorption(
-    words: Words, probes: list[LetterProbe], lenses: Mapping[str, Lens]
+    words: Words, probes: list[LetterProbe], lenses: Mapping[str, Lens], told: Told = unwatched
 ) -> dict[str, list[LetterAbsorption]]:
     """How each dictionary absorbs each letter that a probe can tell; activations are as the dictionary sees them."""
-    return {name: _absorption(words, probes, lens) for name, lens in lenses.items()}
+    found: dict[str, list[LetterAbsorption]] = {}
+    for name, lens in lenses.items():
+        found[name] = _absorption(words, probes, lens) if probes else []
+        told(len(found) / len(lenses))
+    return found
 
 
 def _absorption(words: Words, probes: list[LetterProbe], lens: Lens) -> list[LetterAbsorption]:

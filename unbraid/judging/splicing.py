@@ -17,6 +17,7 @@ from unbraid.judging.passage import Passage, passages, rows
 from unbraid.metrics import language, sparsity
 from unbraid.metrics.fidelity import Moments
 from unbraid.metrics.language import Losses
+from unbraid.progress import Told, unwatched
 from unbraid.randomness import stream
 
 Change = Callable[[Float[Tensor, "b d"]], Float[Tensor, "b d"]]
@@ -26,7 +27,9 @@ Scores = dict[str, tuple[float, float | None]]
 CLEAN, ZERO, MEAN = "clean", "zero", "mean"
 
 
-def fidelity(model: Model, site: Site, chosen: Sequence[Window], lenses: Mapping[str, Lens]) -> dict[str, Scores]:
+def fidelity(
+    model: Model, site: Site, chosen: Sequence[Window], lenses: Mapping[str, Lens], told: Told = unwatched
+) -> dict[str, Scores]:
     """What each dictionary scores, by its name; `mean` is the ablation by the mean. Encoders have no loss to score."""
     x = torch.cat([rows(model, site, passage) for passage in passages(model, chosen)])
     found = {name: reconstruction(lens, x) for name, lens in lenses.items()}
@@ -35,7 +38,7 @@ def fidelity(model: Model, site: Site, chosen: Sequence[Window], lenses: Mapping
     middle = x.mean(0)
     changes: dict[str, Change] = {ZERO: torch.zeros_like, MEAN: lambda part: middle.expand_as(part)}
     changes |= {f"lens {name}": lens.reconstruct for name, lens in lenses.items()}
-    lost = splice(model, site, chosen, changes)
+    lost = splice(model, site, chosen, changes, told)
     scored = {name: loss_scores(lost, f"lens {name}") for name in lenses}
     return {MEAN: loss_scores(lost, MEAN), **{name: {**scored[name], **found[name]} for name in lenses}}
 
@@ -49,14 +52,18 @@ def loss_scores(lost: Mapping[str, Losses], name: str) -> Scores:
 
 
 @torch.no_grad()
-def splice(model: Model, site: Site, chosen: Sequence[Window], changes: Mapping[str, Change]) -> dict[str, Losses]:
+def splice(
+    model: Model, site: Site, chosen: Sequence[Window], changes: Mapping[str, Change], told: Told = unwatched
+) -> dict[str, Losses]:
     """What the model loses by each change of its activations, and `clean` as it is."""
     parts: dict[str, list[Losses]] = {name: [] for name in (CLEAN, *changes)}
-    for passage in passages(model, chosen):
+    some = list(passages(model, chosen))
+    for place, passage in enumerate(some):
         where = language.counted(passage.kept)
         clean = language.log_probabilities(_logits(model, passage), where)
         parts[CLEAN].append(language.losses(clean, clean, passage.tokens, where))
-        for name, change in changes.items():
+        for number, (name, change) in enumerate(changes.items()):
+            told((place + number / len(changes)) / len(some))
             with replace(site, _on_text(passage, change)):
                 found = language.log_probabilities(_logits(model, passage), where)
             parts[name].append(language.losses(clean, found, passage.tokens, where))

@@ -146,8 +146,7 @@ class Findings:
     @cached_property
     def judged(self) -> Tree:
         """What `unbraid judge` found on a model; empty where it was not asked."""
-        path = self.run.path / "judged.json"
-        return read_json(path) if path.is_file() else {}
+        return self.run.judged()
 
     def has(self, table: str | None) -> bool:
         """Whether every stack kept this table; True if none is asked for."""

@@ -106,7 +106,7 @@ def _cells(part: Tree) -> list[str]:
 def _section(entry: Tree, folder: Path, shown: dict[Path, str]) -> str:
     run = Path(entry["run"])
     rows = [
-        [part["what"], *_cells(part), str(part["pairs"]), VERDICTS[part["verdict"]], part["rule"]]
+        [_told(part), *_cells(part), str(part["pairs"]), VERDICTS[part["verdict"]], part["rule"]]
         for part in entry["parts"]
     ]
     report = Link(os.path.relpath(run / "report.html", folder), f"its report ({run.name})")
@@ -119,6 +119,10 @@ def _section(entry: Tree, folder: Path, shown: dict[Path, str]) -> str:
         _figures(entry, run, shown),
     ]
     return f'<section id="{markup.escape(entry["id"])}">{"".join(parts)}</section>'
+
+
+def _told(part: Tree) -> str:
+    return f"{part['what']} ({part['note']})" if part["note"] else part["what"]
 
 
 def _figures(entry: Tree, run: Path, shown: dict[Path, str]) -> str:

@@ -46,6 +46,18 @@ METRICS = {
         "lower is better",
         "#.3g",
     ),
+    "loss": Wording(
+        "Loss",
+        "all costs of training together, at its end: the mean over the last tenth of the log",
+        "lower is better, at equal weights",
+        "#.3g",
+    ),
+    "training_l0": Wording(
+        "L0 in training",
+        "features per sample in the codes it was trained with, at its end; a mechanism may act on those alone",
+        "nearest what truly fires is best",
+        "#.3g",
+    ),
     "absorption": Wording(
         "Absorption",
         "how often a true child's match stands in for its parent's, which is silent; compare at equal L0",
@@ -65,6 +77,14 @@ METRICS = {
         "Correlation",
         "mean absolute correlation of the 0.1 % of pairs of features that fire most alike; the truth has some too",
         "lower is better, down to the ceiling",
+    ),
+    "pair_overlap_steps": Wording(
+        "Pairs selected again, next batch",
+        "overlap (Jaccard) of the pairs pushed apart in consecutive batches; chance: as many pairs at random",
+    ),
+    "pair_overlap_seeds": Wording(
+        "Pairs selected again, next seed",
+        "the same between dictionaries of two seeds, features matched by direction",
     ),
     "loss_recovered": Wording(
         "Loss recovered",

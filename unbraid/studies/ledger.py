@@ -10,8 +10,9 @@ from unbraid.studies.plans import Study, study_of
 from unbraid.studies.results import Results
 from unbraid.studies.rules import together
 from unbraid.studies.seed_002 import SEED_002
+from unbraid.studies.seed_003 import SEED_003
 
-CLAIMS: dict[str, Claim] = {claim.id: claim for claim in (*SEED_002,)}
+CLAIMS: dict[str, Claim] = {claim.id: claim for claim in (*SEED_002, *SEED_003)}
 
 NOT_RUN = "not run"
 
@@ -34,7 +35,7 @@ def plan_claims(scale: str, runs: Path) -> list[tuple[Claim, Study]]:
 
 
 def ledger(planned: Sequence[tuple[Claim, Study]]) -> list[Tree]:
-    """An entry a claim, in their order; a claim whose study is not finished has no parts yet."""
+    """An entry a claim, in their order; a claim whose study is not finished has no parts yet, and may say `why`."""
     read: dict[Path, Results] = {}
     return [_entry(claim, study, read) for claim, study in planned]
 
@@ -52,7 +53,7 @@ def _entry(claim: Claim, study: Study, read: dict[Path, Results]) -> Tree:
         "rules": [f"{part.what}: {part.rule.words}" for part in claim.parts],
     }
     if not study.finished:
-        return {**told, "verdict": NOT_RUN, "parts": []}
+        return {**told, "verdict": NOT_RUN, "why": study.lacks, "parts": []}
     if study.run.path not in read:
         read[study.run.path] = Results.read(study.run)
     try:
@@ -61,7 +62,7 @@ def _entry(claim: Claim, study: Study, read: dict[Path, Results]) -> Tree:
         raise Refusal(
             f"claim {claim.id} cannot be judged by {study.run.path}: {problem}; if the code is newer, delete that run"
         ) from None
-    return {**told, "verdict": together([part["verdict"] for part in parts]), "parts": parts}
+    return {**told, "verdict": together([part["verdict"] for part in parts]), "why": "", "parts": parts}
 
 
 def _judge(part: Part, results: Results) -> Tree:
@@ -74,6 +75,7 @@ def _judge(part: Part, results: Results) -> Tree:
         "interval": measured.estimate.interval,
         "chance": measured.chance,
         "pairs": measured.pairs,
+        "note": measured.note,
         "rule": part.rule.words,
         "verdict": part.rule.verdict(measured),
     }

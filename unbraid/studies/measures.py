@@ -3,6 +3,8 @@
 level        v                                   against chance, or 0 where there is none
 difference   v(of) - v(minus)                    paired by replicate
 matched      v(of) - v(minus) where both have the same `by`, interpolated between their settings
+equal_l0     v(of) - v(minus) over all L0 that both families pass through, as unbraid.statistics.matched compares
+nearer       |v(of) - target| - |v(minus) - target|, mean over their settings
 panels       mean over cells of (v - same label)² - (v - other label)², in logarithms where `ratio`
 
 With a cell for each of two labels, a and b under their own, and our values u and v, the last is (v - u)·(a - b): an
@@ -18,8 +20,9 @@ from pydantic import Field
 
 from unbraid.config import Record
 from unbraid.errors import Refusal
-from unbraid.statistics import estimate, paired_difference
-from unbraid.studies.results import ByReplicate, Results, Where
+from unbraid.statistics import Estimate, estimate, paired_difference
+from unbraid.statistics.matched import Path, Paths, compare
+from unbraid.studies.results import ByReplicate, Results, Where, means
 from unbraid.studies.rules import Measured
 
 
@@ -87,14 +90,53 @@ class Matched(Measure):
         return [self.of, self.minus]
 
     def _interpolated(self, results: Results, where: Where, level: float) -> ByReplicate:
-        points: dict[str, list[tuple[float, float]]] = {}
-        for card in results.chosen(where):
-            one = Results([card], results.config)
-            values = one.values(self.metric, {})
-            for replicate, x in one.values(self.by, {}).items():
-                points.setdefault(replicate, []).append((x, values[replicate]))
-        found = {replicate: _between(sorted(line), level) for replicate, line in points.items()}
+        lines = _points(results, where, self.by, self.metric)
+        found = {replicate: _between(sorted(line), level) for replicate, line in lines.items()}
         return {replicate: value for replicate, value in found.items() if value is not None}
+
+
+class EqualL0(Measure):
+    """Two families of settings at equal L0, each a path by replicate over the sparsity that was swept.
+
+    The mean over log L0 between the largest first L0 of any path and the smallest last; or `at` one L0.
+    """
+
+    kind: Literal["equal_l0"] = "equal_l0"
+    of: Where
+    minus: Where
+    at: float | None = Field(default=None, gt=0)
+
+    def measure(self, results: Results) -> Measured:
+        found = compare(*(_paths(results, where, self.metric) for where in (self.of, self.minus)), at=self.at)
+        if found.difference is None:
+            return Measured(Estimate(math.nan, None), 0, None, note=found.reason)
+        span = f"{found.low:.4g}" if found.low == found.high else f"{found.low:.4g} to {found.high:.4g}"
+        return Measured(found.difference.estimate, found.difference.pairs, None, note=f"at L0 {span}")
+
+    def selections(self) -> list[Where]:
+        return [self.of, self.minus]
+
+
+class Nearer(Measure):
+    """How much farther from a target one choice of settings is than another, setting by setting: below 0 is nearer."""
+
+    kind: Literal["nearer"] = "nearer"
+    of: Where
+    minus: Where
+    target: float
+
+    def measure(self, results: Results) -> Measured:
+        ours, theirs = (self._distances(results, where) for where in (self.of, self.minus))
+        difference = paired_difference(ours, theirs)
+        return Measured(difference.estimate, difference.pairs, None)
+
+    def selections(self) -> list[Where]:
+        return [self.of, self.minus]
+
+    def _distances(self, results: Results, where: Where) -> ByReplicate:
+        """The mean over the settings of each replicate's distance."""
+        each = [Results([card], results.config).values(self.metric, {}) for card in results.chosen(where)]
+        return means([{key: abs(value - self.target) for key, value in one.items()} for one in each])
 
 
 class Cell(Record):
@@ -133,6 +175,8 @@ MEASURES: dict[str, type[Measure]] = {
     "level": Level,
     "difference": Difference,
     "matched": Matched,
+    "equal_l0": EqualL0,
+    "nearer": Nearer,
     "panels": Panels,
 }
 
@@ -143,6 +187,25 @@ def _measured(values: ByReplicate, chance: float | None, zero: float = 0.0) -> M
 
 def _minus(a: float | None, b: float | None) -> float | None:
     return None if a is None or b is None else a - b
+
+
+def _points(results: Results, where: Where, by: str, metric: str) -> dict[str, list[tuple[float, float]]]:
+    """What each replicate has at every setting chosen: (by, metric)."""
+    points: dict[str, list[tuple[float, float]]] = {}
+    for card in results.chosen(where):
+        one = Results([card], results.config)
+        values = one.values(metric, {})
+        for replicate, x in one.values(by, {}).items():
+            if replicate in values:
+                points.setdefault(replicate, []).append((x, values[replicate]))
+    return points
+
+
+def _paths(results: Results, where: Where, metric: str) -> Paths:
+    """A replicate that fires nothing at any setting, or has no score, has no path."""
+    points = _points(results, where, "l0", metric)
+    known = {key: [point for point in line if point[0] > 0 and math.isfinite(point[1])] for key, line in points.items()}
+    return {key: Path.through(line) for key, line in known.items() if line}
 
 
 def _between(points: list[tuple[float, float]], x: float) -> float | None:

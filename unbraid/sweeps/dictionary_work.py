@@ -1,22 +1,28 @@
 """Train and score one stack of dictionaries, with what is on disk taken as already done."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 
 from unbraid.axes import Tensor
 from unbraid.config import Tree
 from unbraid.files import Arrays, write_arrays, write_json
+from unbraid.mechanisms import PairOrthogonality
 from unbraid.members import across
 from unbraid.metrics import recovery
 from unbraid.progress import Watcher
-from unbraid.runs import Run
+from unbraid.runs import Run, read_log
 from unbraid.scoring import Scores, score, shown_cosines
 from unbraid.signals import StopSignals
 from unbraid.sweeps.grid import Member
+from unbraid.sweeps.pair_stability import Columns, pair_stability
 from unbraid.sweeps.tracker import Tracker
 from unbraid.sweeps.trained_work import TrainedWork, arrays
 from unbraid.training.fit import inputs_of, train
 from unbraid.training.schedule import rate_factor
 from unbraid.training.step import Outcome, State
+
+LAST = 0.1
+"""The share of the log that tells how training ended."""
 
 
 class DictionaryWork(TrainedWork[State, Outcome]):
@@ -71,8 +77,17 @@ class DictionaryWork(TrainedWork[State, Outcome]):
         tables["probabilities"] = self.world.probabilities.numpy()
         write_arrays(self.folder / "tables.safetensors", tables)
         values = {name: value.tolist() for name, value in {**scores.values, **self.tracker.conclude()}.items()}
-        card = {"values": values, "chance": scores.chance, "ceiling": scores.ceiling}
+        stable, luck = self._pair_stability()
+        values |= stable | end_of_training(read_log(self.folder / "log.jsonl"))
+        card = {"values": values, "chance": scores.chance | luck, "ceiling": scores.ceiling}
         write_json(self.folder / "scores.json", card)
+
+    def _pair_stability(self) -> tuple[Columns, Columns]:
+        """Where pairs are selected, whether they are the same again."""
+        mechanism = self.mechanisms.get("pair_orthogonality")
+        if not isinstance(mechanism, PairOrthogonality):
+            return {}, {}
+        return pair_stability(self.state.stack, self.world, mechanism, self.group)
 
     def _cosine_tables(self, scores: Scores) -> Arrays:
         """The cosine matrix of the first member of each setting, where there is a truth."""
@@ -80,3 +95,14 @@ class DictionaryWork(TrainedWork[State, Outcome]):
             return {}
         directions, matched = self.state.stack.directions, scores.tables["match"]
         return {f"cosines.{i}": shown_cosines(self.world, directions[i], matched[i]) for i in self.first_of_settings()}
+
+
+def end_of_training(lines: Sequence[Tree]) -> Columns:
+    """Each member's cost, all terms together, and the L0 of the codes it was trained with: means over the last tenth
+    of the log. A mechanism may act on those codes, and not on the dictionary in use."""
+    last = lines[-math.ceil(LAST * len(lines)) :]
+    rows = {
+        "loss": [[sum(parts) for parts in zip(*line["terms"].values(), strict=True)] for line in last],
+        "training_l0": [line["l0"] for line in last],
+    }
+    return {name: [sum(each) / len(each) for each in zip(*found, strict=True)] for name, found in rows.items()}

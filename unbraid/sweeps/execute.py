@@ -2,20 +2,20 @@
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
 
-from unbraid.capture.normalisation import Normalisation
 from unbraid.config import Tree
-from unbraid.dictionaries import Stack
-from unbraid.dictionaries.folding import fold
 from unbraid.errors import Refusal, Stopped
-from unbraid.files import read_arrays, write_json
-from unbraid.progress import Watcher
+from unbraid.files import write_json
+from unbraid.judging.settings import Judging
+from unbraid.progress import OneOfMany, Watcher
 from unbraid.runs import Run
 from unbraid.signals import StopSignals
 from unbraid.sweeps.baseline_work import BaselineWork
+from unbraid.sweeps.crew import work_together
 from unbraid.sweeps.dictionary_work import DictionaryWork
 from unbraid.sweeps.embedding_work import EmbeddingWork
 from unbraid.sweeps.experiment import Experiment
@@ -25,6 +25,8 @@ from unbraid.sweeps.model_work import ModelWork
 from unbraid.sweeps.plan import plan, refuse_too_large
 from unbraid.sweeps.summary import summarise
 
+TOKEN_SPLICED = 30
+"""How many tokens could be encoded while one runs through a model, about."""
 SAMPLE_FITTED, SAMPLE_PICTURED = 2e6, 1.6e7
 """About what a sample costs a baseline and a picture, in the multiplications of a training step that take as long."""
 
@@ -42,12 +44,15 @@ def execute(run: Run, watcher: Watcher, signals: StopSignals | None = None) -> N
         members = expand(run.config(), str(run.path / "config.toml"))
         refuse_too_large(members)
         stacks = plan(members)
-        watcher.plan([work(group) for group in stacks])
-        for index, group in enumerate(stacks):
-            _work(run, index, group, watcher, signals).finish()
+        watcher.plan(_works(stacks))
+        if (judging := stacks[0][0].experiment.judging) is not None:
+            _refuse_unjudgeable(judging, stacks)
+        _finish_all(run, stacks, watcher, signals)
         watcher.stage("comparing dictionaries with larger ones")
         compare_with_larger(run, stacks)
         write_json(run.path / "scores.json", summarise(run))
+        if judging is not None:
+            _judge(run, judging, OneOfMany(watcher, len(stacks)))
     except Stopped as stop:
         note("stopped", str(stop))
         raise
@@ -60,9 +65,47 @@ def execute(run: Run, watcher: Watcher, signals: StopSignals | None = None) -> N
     note("finished")
 
 
+def _finish_all(run: Run, stacks: Sequence[list[Member]], watcher: Watcher, signals: StopSignals) -> None:
+    """Stack by stack; several models side by side, one to a thread."""
+    hands = torch.get_num_threads()
+    if stacks[0][0].experiment.is_taught and len(stacks) > 1 and hands > 1:
+        work_together(partial(finish_stack, run.path), [work(group) for group in stacks], hands, watcher, signals)
+        return
+    for index, group in enumerate(stacks):
+        _work(run, index, group, watcher, signals).finish()
+
+
+def finish_stack(path: Path, index: int, watcher: Watcher, signals: StopSignals) -> None:
+    """Do whatever one stack of a run still needs."""
+    run = Run(path)
+    group = plan(expand(run.config(), str(path / "config.toml")))[index]
+    _work(run, index, group, watcher, signals).finish()
+
+
 def works(config: Tree, source: str) -> list[tuple[int, float]]:
-    """The work of every stack of a configuration, as a watcher plans it."""
-    return [work(group) for group in plan(expand(config, source))]
+    """The work of every stack of a configuration and of its judging, as a watcher plans it."""
+    return _works(plan(expand(config, source)))
+
+
+def _works(stacks: Sequence[Sequence[Member]]) -> list[tuple[int, float]]:
+    judging = stacks[0][0].experiment.judging
+    judged = [] if judging is None else [(judging.steps, judging_cost(stacks, judging) / judging.steps)]
+    return [*(work(group) for group in stacks), *judged]
+
+
+def _refuse_unjudgeable(judging: Judging, stacks: Sequence[Sequence[Member]]) -> None:
+    from unbraid.sweeps.judged import refuse_unjudgeable  # here, because few runs judge and it imports much
+
+    refuse_unjudgeable(judging, [group[0].experiment for group in stacks])
+
+
+def _judge(run: Run, judging: Judging, watcher: Watcher) -> None:
+    """Once the dictionaries are there, judge them; unless that was done, with these settings."""
+    from unbraid.sweeps.judged import FILE, is_judged, judge_run
+
+    if not is_judged(run, judging):
+        write_json(run.path / FILE, judge_run(run, judging, watcher))
+    watcher.advance(0, judging.steps)
 
 
 def _work(
@@ -76,6 +119,13 @@ def _work(
     if first.baseline is not None:
         return BaselineWork(run, index, group, watcher)
     return DictionaryWork(run, index, group, watcher, signals)
+
+
+def judging_cost(stacks: Sequence[Sequence[Member]], judging: Judging) -> float:
+    """About what judging costs, in the same units: every token that is read is encoded by every dictionary."""
+    tokens = judging.tokens * TOKEN_SPLICED + judging.texts * judging.context * len(judging.labels)
+    trained = [member.experiment for group in stacks for member in group if member.experiment.is_trained]
+    return sum(float(tokens * one.dictionary.features * one.world.dimensions) for one in trained)
 
 
 def work(group: Sequence[Member]) -> tuple[int, float]:
@@ -95,21 +145,3 @@ def model_step(experiment: Experiment) -> float:
     model, length = experiment.model, experiment.stories.length
     token = model.layers * (4 * model.d_model**2 + 2 * model.d_model * (model.d_ff + length))
     return 3.0 * experiment.teaching.batch * length * token
-
-
-def load_stack(path: str | Path, index: int = 0) -> Stack:
-    """The trained stack of a run directory, as a dictionary to use.
-
-    One trained on activations takes and gives them as the model has them: its normalisation is folded in.
-    """
-    run = Run.open(Path(path))
-    group = plan(expand(run.config(), str(run.path)))[index]
-    if not group[0].experiment.is_trained:
-        where = run.stack(index) / "weights.safetensors"
-        raise Refusal(f"{path} holds no trained stack; accepted: a run of dictionaries (directions are in {where})")
-    arrays = {
-        name: torch.from_numpy(array) for name, array in read_arrays(run.stack(index) / "weights.safetensors").items()
-    }
-    stack = Stack.of(arrays, group[0].experiment.dictionary.activation)
-    normalised = run.stack(index) / "normalisation.safetensors"
-    return fold(stack, Normalisation.from_arrays(read_arrays(normalised))) if normalised.is_file() else stack

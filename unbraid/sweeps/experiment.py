@@ -13,13 +13,14 @@ from unbraid.dictionaries import Dictionary
 from unbraid.dictionaries.baselines import AnyBaseline
 from unbraid.errors import Refusal
 from unbraid.examining import Examining
+from unbraid.judging.settings import Judging
 from unbraid.mechanisms import Enabled, enabled
 from unbraid.mechanisms.mechanism import Mechanism, refuse_loose_ends
 from unbraid.models import Transformer
 from unbraid.sweeps.embedding import Tsne
 from unbraid.training.schedule import Training
 from unbraid.training.teaching import Teaching
-from unbraid.worlds import AnyWorld, Batch, Superposition
+from unbraid.worlds import Activations, AnyWorld, Batch, Superposition
 from unbraid.worlds.stories import Stories
 
 TRAINED = ("dictionary", "training", "mechanisms", "saving", "tracking")
@@ -97,6 +98,7 @@ class Experiment(Record):
     scoring: Scoring = Scoring()
     saving: Saving = Saving()
     tracking: Tracking = Tracking()
+    judging: Judging | None = None
 
     @model_validator(mode="after")
     def connect_the_mechanisms(self) -> Self:
@@ -135,6 +137,22 @@ class Experiment(Record):
         asked = "embedding" if self.embedding is not None else "tracking.checks" if self.tracking.checks else None
         if asked and not self.is_taught and not self.world.is_planted:
             raise ValueError(f"{asked} needs a planted truth, and world.kind 'activations' has none; accepted: without")
+        return self
+
+    @model_validator(mode="after")
+    def have_a_model_to_be_judged_on(self) -> Self:
+        if self.judging is None:
+            return self
+        if not isinstance(self.world, Activations):
+            raise ValueError(
+                "judging needs a world of a model's activations, and this one is planted; accepted: world.kind "
+                "'activations', or `unbraid judge` with --site when the run is finished"
+            )
+        if self.judging.site not in (None, self.world.site):
+            raise ValueError(
+                f"judging.site is '{self.judging.site:.60}' and the activations are of {self.world.site}; accepted: "
+                "judging.site left out"
+            )
         return self
 
     @property

@@ -6,7 +6,7 @@
 
 import itertools
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,20 +66,26 @@ def _set_by(path: str, others: Iterable[str]) -> bool:
 
 def expand(data: Tree, source: str) -> list[Member]:
     """Every member, in the order cases and sweep list their values; the last path varies fastest."""
+    members: list[Member] = []
+    for chosen, tree in combinations(data, source):
+        where = f"{source} [sweep] {json.dumps(chosen)}" if chosen else source
+        setting = {path: value for path, value in chosen.items() if path not in REPLICATES}
+        members.append(Member(check(Experiment, tree, where), setting))
+    return members
+
+
+def combinations(data: Tree, source: str) -> Iterator[tuple[Tree, Tree]]:
+    """What cases and sweep set, and the configuration with that put in, as it was written."""
     base = {key: value for key, value in data.items() if key not in ("cases", "sweep")}
     cases = _checked_cases(data.get("cases", {}), source)
     sweep = _checked_sweep(data.get("sweep", {}), source)
     axes = {"case": list(cases), **sweep} if cases else sweep
-    members: list[Member] = []
     for values in itertools.product(*axes.values()):
         chosen = dict(zip(axes, values, strict=True))
         tree = base
         for path, value in chosen.items():
             tree = merge(tree, cases[value] if path == "case" else at_path(path, value))
-        where = f"{source} [sweep] {json.dumps(chosen)}" if chosen else source
-        setting = {path: value for path, value in chosen.items() if path not in REPLICATES}
-        members.append(Member(check(Experiment, tree, where), setting))
-    return members
+        yield chosen, tree
 
 
 def _checked_cases(cases: object, source: str) -> dict[str, Tree]:

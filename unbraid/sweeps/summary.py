@@ -15,7 +15,7 @@ from unbraid.sweeps.grid import expand
 
 COMPARED = (
     *("mmcs", "mcc", "recovered", "f1", "l0", "explained_variance", "dead"),
-    *("absorption", "absorption_fraction", "redundancy", "correlation"),
+    *("absorption", "absorption_fraction", "redundancy", "correlation", "loss"),
     *("evenness", "hopkins", "clusters", "clustered"),
     *("accuracy", "steps_to_95", "support_best", "support_mass", "spread", "specialisation", "separation"),
     *("head_cosine", "head_cka", "importance_most", "idle", "quiet_drop", "usage_evenness", "seconds"),
@@ -32,8 +32,8 @@ class _Setting:
     members: list[Tree] = field(default_factory=list)
     values: dict[str, dict[str, float]] = field(default_factory=dict)
     """Each metric's value by replicate; NaN where it has none."""
-    chance: dict[str, list[float]] = field(default_factory=dict)
-    ceiling: dict[str, list[float]] = field(default_factory=dict)
+    chance: dict[str, list[float | None]] = field(default_factory=dict)
+    ceiling: dict[str, list[float | None]] = field(default_factory=dict)
 
 
 def summarise(run: Run) -> Tree:
@@ -138,5 +138,7 @@ def _number(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-def _mean(values: list[float] | None) -> float | None:
-    return sum(values) / len(values) if values else None
+def _mean(values: list[float | None] | None) -> float | None:
+    """Of the members that have one: where nothing fires, chance is not defined."""
+    known = [value for value in values or [] if value is not None]
+    return sum(known) / len(known) if known else None

@@ -1,7 +1,8 @@
 """Activations of a real model, from shards on disk: inputs without a planted truth.
 
 What is not given of model, site, dimensions and checksum is read from the shards and kept in the configuration; what is
-given must be what is found, so that a run never goes on with the activations of another model.
+given must be what is found, so that a run never goes on with the activations of another model. `capture` says what they
+are made of, so that a run can have them captured first; `path` then need not be given.
 """
 
 from functools import cached_property
@@ -15,7 +16,9 @@ from unbraid.axes import Float, Tensor
 from unbraid.capture.normalisation import Kind, Normalisation
 from unbraid.capture.order import Order
 from unbraid.capture.shards import Shards
+from unbraid.capture.source import Source, refuse_another_source, refuse_uncaptured
 from unbraid.codes import Codes
+from unbraid.config import Tree, check
 from unbraid.errors import Refusal
 from unbraid.worlds.world import Batch, World
 
@@ -26,6 +29,7 @@ LOOKED_AT = 32_768
 class Activations(World):
     kind: Literal["activations"] = "activations"
     path: str
+    capture: Source | None = None
     normalise: Kind = "both"
     model: str
     site: str
@@ -38,18 +42,22 @@ class Activations(World):
     def be_what_is_found(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        if not isinstance(data.get("path"), str):
-            raise Refusal("world.path was not given; accepted: a folder that `unbraid capture` has written")
-        manifest = Shards.open(Path(data["path"])).manifest
+        source = source_of(data)
+        folder = folder_of(data, source)
+        if source is not None:
+            refuse_uncaptured(source, folder)
+        manifest = Shards.open(folder).manifest
+        if source is not None:
+            refuse_another_source(source, manifest, folder)
         origin = manifest.origin
         found = {"model": origin.model, "site": origin.site, "dimensions": origin.width, "checksum": manifest.checksum}
         for name, value in found.items():
             if name in data and data[name] != value:
                 raise Refusal(
-                    f"{data['path']} holds activations with {name} {value!r}, and {data[name]!r:.60} was asked for; "
+                    f"{folder} holds activations with {name} {value!r}, and {data[name]!r:.60} was asked for; "
                     f"accepted: shards of that {name}, or world.{name} left out"
                 )
-        return {**data, **found}
+        return {**data, **found, "path": str(folder)}
 
     @property
     def directions(self) -> Float[Tensor, "n d"]:
@@ -79,3 +87,21 @@ class Activations(World):
 
     def _order(self, split: str) -> Order:
         return self._orders.setdefault(split, Order(self._shards, split, self.seed))
+
+
+def source_of(world: Tree) -> Source | None:
+    """What the activations of a world's table are made of, where it says so."""
+    asked = world.get("capture")
+    return check(Source, asked, "world.capture") if isinstance(asked, dict) else asked
+
+
+def folder_of(world: Tree, source: Source | None) -> Path:
+    """Where they are: as the table says, or else as what they are made of says."""
+    path = world.get("path")
+    if isinstance(path, str):
+        return Path(path)
+    if source is None or path is not None:
+        raise Refusal(
+            "world.path was not given; accepted: a folder that `unbraid capture` has written, or world.capture"
+        )
+    return source.folder

@@ -1,0 +1,104 @@
+"""Several stacks at once: what is done, told and raised is what one process would have done."""
+
+import os
+import signal
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from unbraid.errors import NotFinite, Refusal, Stopped
+from unbraid.progress import Silent, Watcher
+from unbraid.signals import StopSignals
+from unbraid.sweeps.crew import in_order, work_together
+
+WORKS = [(2, 1.0)] * 4
+
+
+class Noted(Silent):
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[str] = []
+
+    def say(self, sentence: str) -> None:
+        self.said.append(sentence)
+
+
+def write(folder: Path, index: int, watcher: Watcher, signals: StopSignals) -> None:
+    (folder / str(index)).write_text(str(os.getpid()))
+    watcher.say(f"stack {index}")
+    watcher.advance(index, 2)
+
+
+def refuse(index: int, watcher: Watcher, signals: StopSignals) -> None:
+    if index == 1:
+        raise NotFinite(7, "loss", 0, "; look there")
+
+
+def break_down(index: int, watcher: Watcher, signals: StopSignals) -> None:
+    raise KeyError("no such thing")
+
+
+def vanish(index: int, watcher: Watcher, signals: StopSignals) -> None:
+    os._exit(3)
+
+
+def wait_to_be_stopped(folder: Path, index: int, watcher: Watcher, signals: StopSignals) -> None:
+    (folder / f"begun-{index}").touch()
+    if index == 0:
+        os.kill(os.getppid(), signal.SIGTERM)
+    while signals.received is None:
+        time.sleep(0.01)
+        watcher.advance(index, 1)
+    (folder / f"saved-{index}").touch()
+    raise signals.stop(signals.received, f"and saved stack {index}")
+
+
+def go(labour, watcher=None, hands=2):
+    watcher = watcher or Silent()
+    watcher.plan(WORKS)
+    with StopSignals("unbraid resume x") as signals:
+        work_together(labour, WORKS, hands, watcher, signals)
+    return watcher
+
+
+def test_every_stack_is_done_in_another_process_and_told_of(tmp_path):
+    watcher = go(partial(write, tmp_path), Noted())
+    done = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert sorted(done) == ["0", "1", "2", "3"]
+    assert str(os.getpid()) not in done.values()
+    assert sorted(watcher.said) == [f"stack {index}" for index in range(4)]
+    assert watcher.share == 1
+
+
+def test_what_a_stack_refuses_is_raised_here():
+    with pytest.raises(NotFinite, match=r"^the loss of member 0 is not finite at step 7; look there$"):
+        go(refuse)
+
+
+def test_an_error_of_ours_keeps_its_traceback():
+    with pytest.raises(RuntimeError, match="no such thing"):
+        go(break_down)
+
+
+def test_a_hand_that_is_killed_is_missed():
+    with pytest.raises(RuntimeError, match="was killed"):
+        go(vanish)
+
+
+def test_a_signal_lets_every_stack_at_work_save_and_begins_no_other(tmp_path):
+    with pytest.raises(Stopped) as stopped:
+        go(partial(wait_to_be_stopped, tmp_path))
+    assert stopped.value.signal == signal.SIGTERM
+    begun, saved = ({path.name.split("-")[1] for path in tmp_path.glob(f"{what}-*")} for what in ("begun", "saved"))
+    assert begun == saved
+    assert begun <= {"0", "1"}
+    assert isinstance(stopped.value, Refusal)
+
+
+def test_work_done_here_and_there_is_as_much_as_in_order():
+    works = [(10, 1.0), (10, 3.0), (10, 1.0)]
+    assert in_order(works, {0: 5}) == (0, 5)
+    assert in_order(works, {0: 5, 2: 8}) == (1, 1)
+    assert in_order(works, {0: 10, 1: 10, 2: 10}) == (2, 10)

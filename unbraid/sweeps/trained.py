@@ -1,0 +1,32 @@
+"""The dictionaries that a run has trained, read back to be used."""
+
+from pathlib import Path
+
+import torch
+
+from unbraid.capture.normalisation import Normalisation
+from unbraid.dictionaries import Stack
+from unbraid.dictionaries.folding import fold
+from unbraid.errors import Refusal
+from unbraid.files import read_arrays
+from unbraid.runs import Run
+from unbraid.sweeps.grid import expand
+from unbraid.sweeps.plan import plan
+
+
+def load_stack(path: str | Path, index: int = 0) -> Stack:
+    """The trained stack of a run directory, as a dictionary to use.
+
+    One trained on activations takes and gives them as the model has them: its normalisation is folded in.
+    """
+    run = Run.open(Path(path))
+    group = plan(expand(run.config(), str(run.path)))[index]
+    if not group[0].experiment.is_trained:
+        where = run.stack(index) / "weights.safetensors"
+        raise Refusal(f"{path} holds no trained stack; accepted: a run of dictionaries (directions are in {where})")
+    arrays = {
+        name: torch.from_numpy(array) for name, array in read_arrays(run.stack(index) / "weights.safetensors").items()
+    }
+    stack = Stack.of(arrays, group[0].experiment.dictionary.activation)
+    normalised = run.stack(index) / "normalisation.safetensors"
+    return fold(stack, Normalisation.from_arrays(read_arrays(normalised))) if normalised.is_file() else stack
