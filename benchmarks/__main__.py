@@ -5,7 +5,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import capture, cold_start, grid, mechanisms, memory, spine, training
+from benchmarks import capture, cold_start, grid, mechanisms, memory, models, spine, training
 from benchmarks.figure import Benchmark, Figure
 
 BENCHMARKS: dict[str, Benchmark] = {
@@ -20,6 +20,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "cold_start": cold_start.cold_start,
     "grid": grid.grid,
     "capture": capture.capture,
+    "models": models.models,
     "check": spine.check,
 }
 
