@@ -2,10 +2,12 @@
 
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from unbraid import cli
 from unbraid.config import read_toml, to_toml
@@ -14,8 +16,9 @@ from unbraid.files import read_arrays, read_json
 from unbraid.progress import Silent
 from unbraid.runs import Run, read_log
 from unbraid.sweeps import plan as planning
-from unbraid.sweeps.execute import execute, load_stack, works
+from unbraid.sweeps.execute import execute, works
 from unbraid.sweeps.grid import expand, resolve
+from unbraid.sweeps.trained import load_stack
 
 CONFIG = """
 [world]
@@ -55,6 +58,15 @@ def make(parent: Path, name: str, text: str = CONFIG) -> Run:
 
 def results(run: Run) -> dict[str, bytes]:
     return {f"{folder.name}/{name}": (folder / name).read_bytes() for folder in run.stacks() for name in KEPT}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """With several, several processes work, and which step a death falls on is not known."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

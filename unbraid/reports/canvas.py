@@ -185,8 +185,8 @@ def left_out(findings: Findings, shown: Sequence[Setting]) -> str:
     if len(shown) == len(findings.settings):
         return ""
     return (
-        f" Drawn: {len(shown)} of the {len(findings.settings)} settings, spread evenly from the highest MMCS to the "
-        "lowest; the table has all."
+        f" Drawn: {len(shown)} of the {len(findings.settings)} settings, spread evenly from the highest "
+        f"{'accuracy' if findings.is_taught else 'MMCS'} to the lowest; the table has all."
     )
 
 

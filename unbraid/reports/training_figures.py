@@ -44,9 +44,12 @@ def curves(findings: Findings) -> Plate:
     logged = [_Quantity(term, f"Loss term: {term}", "cost per sample", True) for term in findings.terms()]
     logged.append(_Quantity("l0", "L0 on the training batch", "features per sample"))
     logged.append(_Quantity("mmcs", "MMCS while training", "MMCS (1 is perfect)"))
+    shown = "what training minimises, how many features fire, and how much of the planted truth is found"
+    if findings.is_taught:
+        shown = "the costs that training minimises: of wrong answers, of the model itself, and of each constraint"
     caption = (
-        "Against the training step: what training minimises, how many features fire, and how much of the planted truth "
-        f"is found. Thin lines: replicates. Bold line: their mean.{left_out(findings, settings)}"
+        f"Against the training step: {shown}. Thin lines: replicates. Bold line: their "
+        f"mean.{left_out(findings, settings)}"
     )
     pictures = [_picture(findings, settings, quantity) for quantity in logged]
     return Plate("Training", caption, [picture for picture in pictures if picture])

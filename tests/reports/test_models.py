@@ -1,0 +1,183 @@
+"""What a report of models shows follows from what is on disk."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from tests.reports.pupils import ASKED, HEADS, LAYERS, SUPPORT, WORDS, write_models
+from unbraid.reports.figures import draw
+from unbraid.reports.findings import Findings, read_findings
+from unbraid.reports.forest_figures import forests
+from unbraid.reports.head_tables import head_table
+from unbraid.reports.heat_figures import chosen_heads, gallery
+from unbraid.reports.learning_figures import learning
+from unbraid.reports.page import write_report
+from unbraid.reports.published_accuracy import published_accuracies
+from unbraid.reports.seed_figure import seed_figures, tick_step
+from unbraid.reports.sentences import details, headline, what_was_run
+from unbraid.reports.sight_figures import routes, sights
+from unbraid.reports.tasks import tasks
+from unbraid.reports.watched import watched
+
+
+@pytest.fixture(scope="module")
+def findings(tmp_path_factory: pytest.TempPathFactory) -> Findings:
+    return read_findings(write_models(tmp_path_factory.mktemp("models")))
+
+
+def test_settings_are_seen_task_by_task_with_the_same_rows(findings):
+    found = tasks(findings)
+    assert [task.name for task in found] == ["one_fact", "counting"]
+    assert [[(row.name, row.place) for row in task.rows] for task in found] == [[("none", 0), ("orthogonality", 1)]] * 2
+    assert [row.setting.label for row in found[1].rows] == ["none, counting", "orthogonality, counting"]
+
+
+def test_what_was_run_names_models_stories_and_constraints(findings):
+    said = " ".join(what_was_run(findings.config))
+    assert "8 models (4 settings × 2 replicates) of 2 layers with 4 heads (softmax, causal), d_model 16" in said
+    assert "World: stories, one_fact or counting" in said
+    assert "Constraints: orthogonality (weight 0.1)." in said
+
+
+def test_the_headline_is_the_first_setting_of_each_task(findings):
+    first, chance = "0.980 [0.970, 0.990]", "chance 0.470"
+    assert f"Answered right by none: one_fact {first}, {chance}; counting {first}, chance 0.310." == headline(findings)
+    said = " ".join(details(findings))
+    assert "On one_fact, fewer questions are answered right than with none: orthogonality (−0.270)." in said
+    assert "attends" not in said  # what is undecided is not said
+
+
+def test_of_one_task_the_best_setting_is_told(tmp_path):
+    run = write_models(tmp_path, tasks=("one_fact",))
+    said = headline(read_findings(run))
+    assert said.startswith("Best of 2 settings: none, one_fact answers 0.980 [0.970, 0.990] of the questions right")
+    assert "blind to the question has 0.470" in said
+
+
+def test_forests_have_a_picture_a_score_and_task(findings):
+    pictures = {picture.name: picture for picture in forests(findings).pictures}
+    assert set(pictures) == {f"forest-{score}-{task}" for score in ("accuracy", "support_best") for task in TASKS}
+    assert "none 0.980 [0.970, 0.990]; orthogonality 0.710" in pictures["forest-accuracy-counting"].alt
+
+
+TASKS = ("one-fact", "counting")
+
+
+def test_learning_ends_where_the_log_does(findings):
+    pictures = {picture.name: picture.alt for picture in learning(findings).pictures}
+    assert set(pictures) == {f"learning-{task}" for task in TASKS}
+    assert "none ends at 0.75" in pictures["learning-one-fact"]
+
+
+def test_a_story_is_watched_up_to_its_question_with_its_support(findings):
+    one = watched(findings, findings.settings[0])
+    assert one is not None
+    assert (one.words, one.support, one.asked, one.question) == (WORDS, SUPPORT, ASKED, "where is mary ?")
+    kept = findings.tables[0]["pattern.0"][0].astype(float)
+    np.testing.assert_allclose(one.support_mass, kept[:, :, ASKED, :6].sum(-1))
+
+
+def test_a_long_story_is_cut_after_the_last_question_there_is_room_for(findings):
+    cards = findings.stories[0]["members"]["0"]
+    asked = {**cards[0], "words": WORDS * 4, "asked": [15, 31, 47], "answers": ["a", "b", "c"], "said": ["a", "b", "c"]}
+    long = {**asked, "support": [SUPPORT, [20, 21], [33]]}
+    stories = [{"members": {"0": [long]}}, *findings.stories[1:]]
+    patterns = {"pattern.0": np.ones((1, 1, 1, 64, 64), np.float16)}
+    other = Findings(**{**vars(findings), "stories": stories, "tables": [patterns, *findings.tables[1:]]})
+    one = watched(other, findings.settings[0])
+    whole = watched(other, findings.settings[0], whole=True)
+    assert one is not None
+    assert whole is not None
+    assert (one.asked, one.answer, one.support, one.patterns.shape) == (31, "b", [20, 21], (1, 1, 32, 32))
+    assert (whole.asked, whole.answer) == (47, "c")
+
+
+def test_chosen_heads_are_those_that_attend_most_and_the_gallery_has_all(findings):
+    one = watched(findings, findings.settings[0])
+    assert one is not None
+    layer, head = np.unravel_index(one.support_mass.argmax(), one.support_mass.shape)
+    alt = chosen_heads(findings).pictures[0].alt
+    assert f"none: head {layer}.{head} gives {one.support_mass.max():.2f}" in alt
+    plate = gallery(findings)
+    assert [picture.name for picture in plate.pictures] == [f"gallery-{task}-{row}" for task in TASKS for row in (1, 2)]
+    assert f"all {LAYERS * HEADS} heads" in plate.pictures[0].alt
+    assert plate.numbers.count("<details>") == 4
+
+
+def test_heads_in_numbers_are_those_of_the_tables(findings):
+    task = tasks(findings)[0]
+    told = head_table(findings, task, task.rows[0])
+    assert told.count("head ") >= LAYERS * HEADS
+    assert f"{findings.tables[0]['importance'][0, 1, 2]:.3f}" in told
+    assert "support of 0.375" in told
+
+
+@pytest.mark.parametrize(("tokens", "step"), [(30, 1), (31, 2), (50, 2), (51, 3), (60, 3)])
+def test_the_seeds_figure_has_its_ticks(tokens, step):
+    assert tick_step(tokens) == step
+
+
+def test_the_seeds_figure_has_its_size(findings):
+    pictures = seed_figures(findings).pictures
+    assert len(pictures) == 4
+    assert imread(io.BytesIO(pictures[0].png)).shape[:2] == (800, 1000)
+    assert "head 0, last layer" in pictures[0].alt
+
+
+def test_routes_are_drawn_where_tokens_are_routed(findings, tmp_path):
+    assert routes(findings).pictures == []
+    usage = np.tile(np.array([[0.9, 0.1, 0.6, 0.4]]), (1, LAYERS, 1))
+    routed = read_findings(write_models(tmp_path, tables={"usage": usage}))
+    plate = routes(routed)
+    assert [picture.name for picture in plate.pictures] == [f"routes-{task}" for task in TASKS]
+    assert "none: from 0.90 to 0.10" in plate.pictures[0].alt
+
+
+def test_sights_are_drawn_for_every_task(findings):
+    assert [picture.name for picture in sights(findings).pictures] == [f"sight-{task}" for task in TASKS]
+
+
+PUBLISHED = {
+    "world": {"kind": "stories", "task": "one_fact", "layout": "single", "examples": 1000},
+    "model": {"causal": False, "readout": "mean"},
+}
+
+
+def test_the_seeds_table_stands_beside_a_run_of_its_experiments(tmp_path):
+    cases = ("vanilla", "ortho_mi", "ours")
+    run = write_models(tmp_path, cases=cases, tasks=("one_fact",), changes={**PUBLISHED, "sweep": {"seed": [0, 1]}})
+    plate = published_accuracies(read_findings(run))
+    assert "vanilla 0.400, seed 0.370; ortho_mi 0.400, seed 0.375" in plate.pictures[0].alt
+    assert "ours" not in plate.pictures[0].alt
+    assert plate.numbers.count("<tr>") == 3
+
+
+def test_the_seeds_table_is_left_out_of_any_other_run(findings):
+    assert published_accuracies(findings).pictures == []
+
+
+def test_a_page_of_models_has_every_plate_and_no_dictionary(findings, tmp_path: Path):
+    page = write_report([findings.run], tmp_path / "page.html").read_text()
+    headings = (
+        "Scores by task",
+        "Learning",
+        "Sparse and right",
+        "Where chosen heads look",
+        "All heads",
+        "Training",
+    )
+    for heading in headings:
+        assert f">{heading}</h2>" in page, heading
+    assert "dictionar" not in page.split("<footer>")[0].replace("random dictionary", "")
+    names = [picture.name for plate in draw(findings) for picture in plate.pictures]
+    assert len(names) == len(set(names))
+    assert "loss-orthogonality" in names
+
+
+def test_a_page_of_several_runs_has_a_table_of_models(findings, tmp_path: Path):
+    page = write_report([findings.run, findings.run], tmp_path / "both.html").read_text()
+    assert "best setting" in page
+    assert "Accuracy" in page
