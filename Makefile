@@ -45,10 +45,10 @@ clean:
 	$(PIP_INSTALL) --editable ".[dev]"
 	touch $@
 
-# Our neighbours, to be timed in the same process; a torchvision made for GPUs would break their import.
+# Our neighbours, to be timed in the same process. Every package is pinned and installed as listed: resolving what they
+# ask for takes pip half an hour. There is no torchvision: one made for GPUs would break their import.
 .venv-bench/installed: pyproject.toml benchmarks/constraints.txt
 	$(PYTHON) -m venv .venv-bench
-	.venv-bench/bin/python -m pip install --quiet --constraint benchmarks/constraints.txt "torch==2.13.0"
-	.venv-bench/bin/python -m pip install --quiet --constraint benchmarks/constraints.txt sae-lens dictionary-learning --editable .
-	.venv-bench/bin/python -m pip uninstall --quiet --yes torchvision
+	.venv-bench/bin/python -m pip install --quiet --no-deps --requirement benchmarks/constraints.txt
+	.venv-bench/bin/python -m pip install --quiet --no-deps --editable .
 	touch $@

@@ -66,8 +66,8 @@ class Watcher(ABC):
         return None
 
     def _words(self, stack: int, line: Tree) -> str:
-        """Means over members: MMCS where there is a truth, L0 and the costs."""
-        shown_first = {"MMCS": line.get("mmcs"), "L0": line["l0"]}
+        """Means over members: accuracy of models, MMCS where there is a truth, L0; and the costs."""
+        shown_first = {"accuracy": line.get("accuracy"), "MMCS": line.get("mmcs"), "L0": line.get("l0")}
         numbers = {**{name: values for name, values in shown_first.items() if values is not None}, **line["terms"]}
         shown = "  ".join(f"{name} {sum(values) / len(values):.3g}" for name, values in numbers.items())
         steps = self._works[stack][0]

@@ -58,8 +58,11 @@ EXAMPLES = {
         ),
     ],
     "reallocation": [
-        Example({"every": 5, "threshold": 0.95}, off={"threshold": 0.0}, beside=SPARSITY),
-        Example({"every": 5, "threshold": 0.3, "form": "published"}, off={"threshold": 0.0, "form": "published"}),
+        Example({"every": 5, "threshold": 0.95}, off={"every": 5, "threshold": 0.0}, beside=SPARSITY),
+        Example(
+            {"every": 5, "threshold": 0.3, "form": "published"},
+            off={"every": 5, "threshold": 0.0, "form": "published"},
+        ),
     ],
     "pair_orthogonality": [
         Example({"weight": 2.0, "share": 0.3}, off={"weight": 0.0}),
@@ -88,13 +91,16 @@ EXAMPLES = {
     ],
     "correlation_pruning": [
         Example({"threshold": 0.3, "every": 5, "least": 2}, off={"threshold": 1.0, "every": 5, "least": 2}),
-        Example({"threshold": 0.3, "every": 5, "form": "published"}, off={"threshold": 1.0, "form": "published"}),
+        Example(
+            {"threshold": 0.3, "every": 5, "form": "published"},
+            off={"threshold": 1.0, "every": 5, "form": "published"},
+        ),
     ],
     "momentum_importance": [
         Example({}, off={"momentum": 1.0}, beside={"correlation_pruning": {"threshold": 0.2, "every": 5, "least": 2}}),
         Example(
             {"form": "published", "every": 3},
-            off={"momentum": 1.0, "form": "published"},
+            off={"momentum": 1.0, "form": "published", "every": 3},
             beside={"correlation_pruning": {"threshold": 0.5, "every": 3, "form": "published"}},
         ),
     ],

@@ -47,6 +47,15 @@ def test_it_goes_by_pearsons_correlation():
     assert gone(CorrelationPruning(every=1, threshold=float(correlation) + 1e-4), codes) == []
 
 
+def test_opposite_is_a_repetition_too():
+    """Two that fire together, one the less the more the other."""
+    f = RNG.uniform(0.1, 0.9, (200, 1))
+    codes = np.hstack([ALONE, f, 0.5 - 0.5 * f])
+    assert np.corrcoef(codes.T)[3, 4] < -0.99
+    assert gone(CorrelationPruning(every=1), codes) == [4]
+    assert gone(CorrelationPruning(every=1, form="published"), codes) == [3, 4]
+
+
 def test_what_repeats_only_what_has_gone_stays():
     """Of a chain each repeats the one before; the second goes, and so the third says something again."""
     f = RNG.uniform(0, 1, (4000, 3))

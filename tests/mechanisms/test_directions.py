@@ -8,9 +8,14 @@ def unit(rows):
     return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
 
 
+def rows_toward(count, errors, survivors):
+    spare = np.random.default_rng(7).standard_normal((count, errors.shape[1]))
+    return toward_errors(*(torch.from_numpy(each) for each in (errors, survivors, spare))).numpy()
+
+
 def test_while_there_is_room_rows_are_orthogonal_to_all_survivors_and_to_each_other(rng):
     errors, survivors = rng.standard_normal((50, 12)), unit(rng.standard_normal((5, 12)))
-    rows = toward_errors(7, torch.from_numpy(errors), torch.from_numpy(survivors)).numpy()
+    rows = rows_toward(7, errors, survivors)
     np.testing.assert_allclose(rows @ rows.T, np.eye(7), atol=1e-12)
     np.testing.assert_allclose(rows @ survivors.T, 0, atol=1e-12)
     worst = errors[np.argsort(-np.linalg.norm(errors, axis=1))]
@@ -19,7 +24,7 @@ def test_while_there_is_room_rows_are_orthogonal_to_all_survivors_and_to_each_ot
 
 def test_beyond_that_they_keep_away_from_the_closest_survivors(rng):
     errors, survivors = rng.standard_normal((500, 16)), unit(rng.standard_normal((64, 16)))
-    rows = toward_errors(30, torch.from_numpy(errors), torch.from_numpy(survivors)).numpy()
+    rows = rows_toward(30, errors, survivors)
     plain = unit(errors[np.argsort(-np.linalg.norm(errors, axis=1))[:30]])
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1)
     closest = [np.abs(found @ survivors.T).max(1).mean() for found in (rows, plain)]
@@ -27,16 +32,28 @@ def test_beyond_that_they_keep_away_from_the_closest_survivors(rng):
     assert np.abs(rows @ rows.T - np.eye(30)).max() < 0.95
 
 
-def test_errors_that_point_one_way_still_give_rows_that_differ(rng):
-    errors = rng.standard_normal(8) + 1e-3 * rng.standard_normal((6, 8))
-    for known in (3, 10):
-        rows = toward_errors(
-            6, torch.from_numpy(errors), torch.from_numpy(unit(rng.standard_normal((known, 8))))
-        ).numpy()
-        assert np.abs(rows @ rows.T - np.eye(6)).max() < 0.99
+def test_errors_of_one_missing_feature_give_one_row_and_then_come_those_at_random(rng):
+    """Six errors along one direction and two others: three rows of theirs, and no copy of a row or a survivor."""
+    three = unit(rng.standard_normal((3, 12)))
+    errors = np.concatenate([np.arange(9, 3, -1)[:, None] * three[0], three[1:]])
+    for known in (5, 20):
+        survivors = unit(rng.standard_normal((known, 12)))
+        rows = rows_toward(6, errors, survivors)
+        assert len(rows) == 6
+        np.testing.assert_allclose(rows @ rows.T, np.eye(6), atol=1e-9 if known == 5 else 0.95)
+        assert np.abs(rows @ survivors.T).max() < (1e-9 if known == 5 else 0.95)
+        if known == 5:
+            basis = np.linalg.qr(np.concatenate([survivors, three]).T)[0]
+            np.testing.assert_allclose(np.linalg.norm(rows[:3] @ basis, axis=1), 1)
+            assert (np.linalg.norm(rows[3:] @ basis, axis=1) < 1e-9).all()
 
 
-def test_nothing_left_to_explain_still_gives_directions():
-    rows = toward_errors(2, torch.zeros(3, 4), torch.eye(4)[:1])
-    assert rows.isfinite().all()
-    torch.testing.assert_close(rows.norm(dim=1), torch.ones(2))
+def test_what_a_survivor_says_gives_no_row():
+    errors, spare = torch.tensor([[3.0, 0, 0, 0], [2.0, 0, 0, 1.0]]), torch.tensor([[0.0, 1, 0, 0]])
+    torch.testing.assert_close(toward_errors(errors, torch.eye(4)[:1], spare), torch.tensor([[0.0, 0, 0, 1.0]]))
+
+
+def test_where_nothing_is_left_to_explain_directions_are_at_random():
+    spare = torch.tensor([[1.0, 1, 0, 0], [0.0, 0, 1, 0]])
+    expected = torch.tensor([[0.0, 1, 0, 0], [0.0, 0, 1, 0]])
+    torch.testing.assert_close(toward_errors(torch.zeros(3, 4), torch.eye(4)[:1], spare), expected)

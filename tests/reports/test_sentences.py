@@ -52,10 +52,10 @@ def test_swept_settings_are_said_with_all_their_values():
 
 
 def test_what_was_run_of_a_single_dictionary_and_an_unknown_world():
-    config = {"world": {"kind": "stories", "length": 3}, "dictionary": {"features": 8}, "mechanisms": {}}
+    config = {"world": {"kind": "letters", "length": 3}, "dictionary": {"features": 8}, "mechanisms": {}}
     sentences = what_was_run(config)
     assert sentences[0].startswith("1 dictionary of 8 features")
-    assert sentences[1:] == ["World: stories length 3."]
+    assert sentences[1:] == ["World: letters length 3."]
 
 
 def test_settings_that_differ_between_cases_are_said_with_all_their_values():

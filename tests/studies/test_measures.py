@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from unbraid.errors import Refusal
-from unbraid.studies.measures import Cell, Difference, EqualL0, Level, Matched, Panels
+from unbraid.studies.measures import Cell, Difference, EqualL0, Level, Matched, Nearer, Panels
 from unbraid.studies.results import Results
 from unbraid.studies.rules import Above
 
@@ -172,3 +172,12 @@ def test_what_the_study_lacks_is_refused():
         results(card({"weight": 1}, mmcs=FIVE)).values("mmcs", {"weight": 2})
     with pytest.raises(Refusal, match="did not measure 'dead'"):
         results(card({"weight": 1}, mmcs=FIVE)).values("dead", {"weight": 1})
+
+
+def test_nearer_is_a_distance_of_every_setting_not_of_their_mean():
+    """Plain is at 1 and 5, 3 on average, 2 from 3 each; ours is at 2 and 3."""
+    plain = [card({"case": "plain", "w": w}, density=[v] * 5) for w, v in ((0, 1.0), (1, 5.0))]
+    ours = [card({"case": "ours", "w": w}, density=[v] * 5) for w, v in ((0, 2.0), (1, 3.0))]
+    nearer = Nearer(metric="density", of={"case": "ours"}, minus={"case": "plain"}, target=3.0)
+    found = nearer.measure(results(*plain, *ours))
+    assert (found.estimate.value, found.pairs) == (pytest.approx(0.5 - 2.0), 5)

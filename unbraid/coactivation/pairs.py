@@ -70,7 +70,11 @@ class Pairs(ABC):
         found = np.zeros((3, self.members))
         for block in self.blocks(kind):
             sizes = np.abs(block.scores).astype(np.float64)
-            found[:, block.member] += np.count_nonzero(sizes), sizes.sum(), sizes @ sizes
+            found[:, block.member] += (
+                np.count_nonzero(sizes),
+                sizes.sum(),
+                np.square(sizes).sum(),
+            )  # no BLAS: its threads spin
         return found[0], found[1], found[2]
 
     def above(self, kind: Kind, floors: Sequence[float]) -> np.ndarray:

@@ -9,9 +9,9 @@ published    l1 ← clip(l1 · (1 + rate · (zeros - target)), lowest, highest)
 [.01, .2]: a factor in [¼, 5].
 """
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from unbraid.axes import Tensor
 from unbraid.config import Knob
@@ -27,6 +27,12 @@ class AdaptiveL1(Mechanism):
     highest: float = Field(default=5.0, gt=0)
     form: Literal["corrected", "published"] = "corrected"
     writes: ClassVar[frozenset[str]] = frozenset({"l1"})
+
+    @model_validator(mode="after")
+    def have_room_between_bounds(self) -> Self:
+        if self.lowest > self.highest:
+            raise ValueError(f"lowest is {self.lowest} and highest {self.highest}; accepted: lowest at most highest")
+        return self
 
     def start(self, stack: Stack) -> Memory:
         zero = stack.encoder.new_zeros(stack.members)

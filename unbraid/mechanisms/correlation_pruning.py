@@ -5,7 +5,8 @@ corrected  bar = threshold + (1-threshold) · percentile of importance, never ab
            `least` samples, where a correlation says nothing: of two that fired once, together, it is 1; it goes to
            where inputs are reconstructed worst, made orthogonal to the survivors
 published  bar = threshold · (1 + percentile), above 1 and out of reach for all but the least important quarter;
-           both of a pair go, to random directions
+           both of a pair go, to random directions. (The seed's first look knows the importance of that step already;
+           here signals are those of the step before, and the first look spares nobody.)
 
 A new encoder row is as long as the survivors' on average. The optimiser forgets in both forms (as the seed's notes
 say, and its code does not). Pairs that never fired together are passed over: see `coactivation/pairs.py`.
@@ -68,17 +69,16 @@ class CorrelationPruning(Mechanism):
         rows = torch.zeros_like(stack.decoder)
         lengths = torch.ones_like(stack.encoder[..., :1])
         for m, lost in enumerate(anew):
+            seed, step = memory["seed"][m], memory["steps"][m]
+            drawn = at_random(int(lost.sum()), rows.shape[2], seed, "correlation_pruning", step).to(rows.dtype)
             if self.form == "published":
-                drawn = at_random(
-                    int(lost.sum()), rows.shape[2], memory["seed"][m], "correlation_pruning", memory["steps"][m]
-                )
-                rows[m, lost] = drawn.to(rows.dtype)
+                rows[m, lost] = drawn
             else:
                 order = rank[m].argsort()
                 places = order[lost[order]]
-                rows[m, places] = toward_errors(
-                    len(places), forward.x - forward.reconstruction[m], stack.decoder[m, ~lost]
-                )
+                found = toward_errors(forward.x - forward.reconstruction[m], stack.decoder[m, ~lost], drawn)
+                rows[m, places[: len(found)]] = found
+                lost[places[len(found) :]] = False  # in one dimension there is nowhere to go
             alive = stack.encoder[m] if lost.all() else stack.encoder[m, ~lost]
             lengths[m] = alive.norm(dim=-1).mean()
         return Reset(anew, lengths * rows, rows)
@@ -110,7 +110,7 @@ def lesser(pairs: Chosen, bars: Float[Tensor, "m f"], rank: Int[Tensor, "m f"]) 
     """The less important of each pair above its bar, from the most important feature down: what has gone takes none."""
     swap = rank[pairs.member, pairs.first] > rank[pairs.member, pairs.second]
     strong, weak = torch.where(swap, pairs.second, pairs.first), torch.where(swap, pairs.first, pairs.second)
-    over = pairs.score.clamp_max(1) > bars[pairs.member, weak]
+    over = pairs.score.abs().clamp_max(1) > bars[pairs.member, weak]
     first_row = pairs.member[over] * bars.shape[1]
     strong, weak = first_row + strong[over], first_row + weak[over]
     gone = torch.zeros(bars.numel(), dtype=torch.bool)

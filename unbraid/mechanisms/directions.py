@@ -2,6 +2,8 @@
 
 The latter are the errors x - x̂ of the worst samples, each made orthogonal to the survivors and to those before it. Once
 there are as many as dimensions nothing is orthogonal to all of them: then to the d/4 that are most related to it.
+Errors that say the same, as of one missing feature at several strengths, give one direction; where they give too
+few, directions at random, made orthogonal alike.
 """
 
 import torch
@@ -10,6 +12,9 @@ from torch.nn.functional import normalize
 from unbraid.axes import Float, Int, Tensor
 from unbraid.dictionaries.stack import Stack
 from unbraid.randomness import seed_of, stream
+
+LEAST_LEFT = 1e-3
+"""Of an error's length: less is said already, and the rest is mostly rounding."""
 
 
 def own_seeds(stack: Stack) -> Int[Tensor, "m"]:
@@ -23,22 +28,26 @@ def at_random(count: int, dimensions: int, seed: Tensor, who: str, step: Tensor)
     return normalize(torch.from_numpy(drawn), dim=-1)
 
 
-def toward_errors(count: int, errors: Float[Tensor, "b d"], survivors: Float[Tensor, "s d"]) -> Float[Tensor, "n d"]:
-    """So many unit rows, no more than there are errors; the worst error's first."""
-    worst = errors.square().sum(-1).argsort(descending=True, stable=True)
-    wanted, known, dimensions = errors[worst[:count]], survivors, errors.shape[1]
-    while len(wanted):
+def toward_errors(
+    errors: Float[Tensor, "b d"], survivors: Float[Tensor, "s d"], spare: Float[Tensor, "n d"]
+) -> Float[Tensor, "k d"]:
+    """As many unit rows as there are spare ones, the worst error's first; fewer only where nothing differs any more."""
+    count = len(spare)
+    worst = errors[errors.square().sum(-1).argsort(descending=True, stable=True)]
+    wanted = torch.cat([worst, spare.to(errors.dtype)])
+    known, dimensions = survivors, errors.shape[1]
+    half = max(1, dimensions // 2)  # of more, the last would be mostly rounding
+    while len(wanted) and len(known) - len(survivors) < count:
         room = dimensions - len(known)
-        half = max(1, dimensions // 2)  # of more, the last would be mostly rounding
         some, wanted = wanted.tensor_split([min(room, half) if room > 0 else half])
-        new = _apart(_without_span(known, some)) if room > 0 else _without_related(known, _apart(some))
-        known = torch.cat([known, new])
-    return known[len(survivors) :]
+        left = _without_span(known, some) if room > 0 else _without_related(known, some)
+        known = torch.cat([known, _apart(left, some.norm(dim=-1))])
+    return known[len(survivors) :][:count]
 
 
 def _without_span(known: Float[Tensor, "s d"], rows: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
     basis = torch.linalg.qr(known.T).Q
-    return _what_is_left(rows, rows - rows @ basis @ basis.T)
+    return rows - rows @ basis @ basis.T
 
 
 def _without_related(known: Float[Tensor, "s d"], rows: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
@@ -46,16 +55,16 @@ def _without_related(known: Float[Tensor, "s d"], rows: Float[Tensor, "n d"]) ->
     near = known[closest]
     square = near @ near.mT + 1e-6 * torch.eye(near.shape[1], dtype=near.dtype)  # never singular
     shares = torch.linalg.solve(square, near @ rows[..., None])
-    return _what_is_left(rows, rows - (near.mT @ shares)[..., 0])
+    return rows - (near.mT @ shares)[..., 0]
 
 
-def _what_is_left(rows: Float[Tensor, "n d"], left: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
-    """Of length one; a row of which almost nothing is left stays as it was."""
-    enough = left.norm(dim=-1, keepdim=True) > 1e-6 * rows.norm(dim=-1, keepdim=True)
-    return normalize(torch.where(enough, left, rows), dim=-1)
-
-
-def _apart(rows: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
-    """The same rows, each without what the ones before it say, and of length one."""
-    basis, triangle = torch.linalg.qr(rows.T)
-    return (basis * torch.where(triangle.diagonal() < 0, -1, 1)).T
+def _apart(rows: Float[Tensor, "n d"], lengths: Float[Tensor, "n"]) -> Float[Tensor, "k d"]:
+    """Each row without what the ones before it say, at length one; one of whose length almost nothing is left goes."""
+    basis, kept = torch.zeros_like(rows), 0
+    for row, length in zip(rows, lengths, strict=True):
+        for _ in range(2):  # once leaves rounding where little is left
+            row = row - basis[:kept].T @ (basis[:kept] @ row)
+        if row.norm() > LEAST_LEFT * length:
+            basis[kept] = normalize(row, dim=0)
+            kept += 1
+    return basis[:kept]

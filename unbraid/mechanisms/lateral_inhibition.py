@@ -77,8 +77,9 @@ def written(signals: Signals) -> Int[Tensor, "m f r"] | None:
 
 def blocks(features: int, size: int) -> Int[Tensor, "f r"]:
     """Each feature's block of consecutive features."""
+    size = min(size, features)
     first = torch.arange(features, dtype=torch.int32) // size * size
-    block = first[:, None] + torch.arange(min(size, features), dtype=torch.int32)
+    block = first[:, None] + torch.arange(size, dtype=torch.int32)
     return torch.where(block < features, block, EMPTY)
 
 

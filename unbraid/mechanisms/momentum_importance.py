@@ -1,9 +1,10 @@
 """Remember how active each feature has been, so that pruning spares the useful ones.
 
-importance ← momentum · importance + (1-momentum) · mean over samples of |code|        from 1, also for a feature anew
+importance ← momentum · importance + (1-momentum) · mean over samples of |code|
 
-corrected  at every step
-published  only every so many steps, when pruning looks: a memory of 1/(1-momentum) steps becomes one of 10,000
+corrected  at every step; from 0, and divided by 1 - momentum^age: a feature that starts anew is judged by its own time
+published  only every so many steps, when pruning looks: a memory of 1/(1-momentum) steps becomes one of 10,000; from 1,
+           also for a feature anew (the seed: from the mean of all), which stays above what codes are for long
 
 What it does to the bar of a feature is the reader's: see correlation_pruning.
 """
@@ -25,15 +26,18 @@ class MomentumImportance(Mechanism):
     writes: ClassVar[frozenset[str]] = frozenset({"importance"})
 
     def start(self, stack: Stack) -> Memory:
+        zeros = torch.zeros_like(stack.encoder_bias)
         steps = torch.zeros(stack.members, dtype=torch.int64)
-        return {"importance": torch.ones_like(stack.encoder_bias), "steps": steps}
+        return {"importance": zeros + (self.form == "published"), "age": zeros, "steps": steps}
 
     def signal(self, memory: Memory, stack: Stack) -> dict[str, Tensor]:
-        return {"importance": memory["importance"]}
+        if self.form == "published":
+            return {"importance": memory["importance"]}
+        return {"importance": memory["importance"] / (1 - self.momentum ** memory["age"]).clamp_min(1e-12)}
 
     def observe(self, forward: Forward, memory: Memory, stack: Stack, signals: Signals) -> Memory:
-        importance, steps = memory["importance"], memory["steps"] + 1
+        importance, age, steps = memory["importance"], memory["age"] + 1, memory["steps"] + 1
         if self.form == "corrected" or int(steps[0]) % self.every == 0:
             activity = forward.together().sizes() / len(forward.x)
             importance = self.momentum * importance + (1 - self.momentum) * activity.to(importance.dtype)
-        return {"importance": importance, "steps": steps}
+        return {"importance": importance, "age": age, "steps": steps}

@@ -7,13 +7,14 @@ decoder_cosine  weight · tau · mean over the top pairs of  |w_i · w_j|, decod
 The top is chosen by what is penalised; for decoder_cosine, by |FᵀF|. `share` is a share of the f(f-1)/2 pairs.
 """
 
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
 
 from unbraid.axes import Float, Tensor
-from unbraid.coactivation import Chosen
+from unbraid.coactivation import Chosen, Kind, Pairs
 from unbraid.config import Knob
 from unbraid.dictionaries.stack import Stack
 from unbraid.mechanisms.mechanism import Forward, Mechanism, Signals
@@ -26,10 +27,19 @@ class PairOrthogonality(Mechanism):
     form: Literal["corrected", "published", "decoder_cosine"] = "corrected"
     reads: ClassVar[frozenset[str]] = frozenset({"tau", "pairs"})
 
+    @property
+    def kind(self) -> Kind:
+        """What pairs are chosen by."""
+        return "cosine" if self.form == "corrected" else "raw"
+
+    def select(self, together: Pairs, counts: Sequence[int]) -> Chosen:
+        """The pairs to push apart, so many places a member; as published each pair takes two."""
+        return together.top(self.kind, counts, copies=2 if self.form == "published" else 1)
+
     def penalty(self, forward: Forward, stack: Stack, signals: Signals) -> Float[Tensor, "m"]:
-        together, kind = forward.together(), "cosine" if self.form == "corrected" else "raw"
+        together, kind = forward.together(), self.kind
         counts = together.how_many(self.share, signals.pairs)
-        chosen = together.top(kind, counts, copies=2 if self.form == "published" else 1)
+        chosen = self.select(together, counts)
         tau = torch.as_tensor(self.tau if signals.tau is None else signals.tau).expand(stack.members)[chosen.member]
         if self.form == "decoder_cosine":
             costs = tau * _decoder_cosines(stack, chosen).abs()

@@ -49,9 +49,10 @@ def meet(starts, features, momentum, gain, partners, together, fires):
     width = len(fires)
     firsts, samples = _by_feature(starts, features, width)
     before = fires.copy()
-    for part in prange((width + FEATURES - 1) // FEATURES):
+    parts = (width + FEATURES - 1) // FEATURES
+    for part in prange(parts):
         counts, met = np.zeros(width, np.int32), np.empty(width, np.int32)
-        for i in range(part * FEATURES, min(width, (part + 1) * FEATURES)):
+        for i in range(part, width, parts):  # far apart: those that fire most may stand together
             number = 0
             for event in range(firsts[i], firsts[i + 1]):
                 b = samples[event]
@@ -63,7 +64,10 @@ def meet(starts, features, momentum, gain, partners, together, fires):
                     counts[j] += 1
             counts[i] = 0
             met[:number].sort()  # so that the order of slots does not decide between equals
-            _update(partners[i], together[i], before, counts, met[:number], momentum, gain)
+            if number > 0:
+                _update(partners[i], together[i], before, counts, met[:number], momentum, gain)
+            else:
+                _age(partners[i], together[i], before, momentum)
             fires[i] = momentum * fires[i] + gain * np.float32(firsts[i + 1] - firsts[i])
 
 
@@ -81,6 +85,19 @@ def _by_feature(starts, features, width):
             samples[place[features[event]]] = b
             place[features[event]] += 1
     return firsts, samples
+
+
+@compiled(inline="always")
+def _age(partners, together, fires, momentum):
+    """What `_update` does to the list of a feature that met nobody: its order stays."""
+    used = 0
+    for r in range(len(partners)):
+        j, value = partners[r], momentum * together[r]
+        if j >= 0 and fires[j] > 0:
+            partners[used], together[used] = j, value
+            used += 1
+    for r in range(used, len(partners)):
+        partners[r], together[r] = -1, 0
 
 
 @compiled(inline="always")

@@ -118,4 +118,5 @@ def _mean(rows: Rows) -> np.ndarray:
 
 
 def _right(rows: Rows, train: np.ndarray, test: np.ndarray, known: np.ndarray, asked: np.ndarray) -> Accuracy:
-    return Accuracy.of(fit_logistic(rows[train], known).predict(rows[test]) == asked)
+    said = np.asarray(fit_logistic(rows[train], known).predict(rows[test]))
+    return Accuracy.of(said == asked)

@@ -43,7 +43,8 @@ def split_features(columns: Float[np.ndarray, "b top"], known: Bool[np.ndarray, 
     """How many of these features, in their order, mean the class: until the next no longer adds enough to the F1."""
     best = 0.0
     for k in range(1, columns.shape[1] + 1):
-        score = f1(fit_logistic(columns[:, :k], known, balanced=True).predict(columns[:, :k]), known)
+        fitted = fit_logistic(columns[:, :k], known, balanced=True)
+        score = f1(np.asarray(fitted.predict(columns[:, :k])), known)
         if k > 1 and score - best <= LEAST_GAIN:
             return k - 1
         best = score

@@ -46,6 +46,8 @@ class Picture:
     name: str
     png: bytes
     alt: str
+    wide: bool = False
+    """Whether it needs the whole width of a page."""
 
 
 @dataclass(frozen=True)
@@ -83,9 +85,23 @@ def blank_panels(source: str, title: str, amount: int, height: float) -> tuple[F
     return figure, every
 
 
-def _sheet(height: float) -> Figure:
+def blank_grid(source: str, title: str, amount: int, columns: int, side: float) -> tuple[Figure, list[Axes]]:
+    """A figure of so many small square plots, so many in a row, each of this side, under one title."""
+    rows = -(-amount // columns)
+    figure = _sheet(0.9 + rows * side, 0.5 + columns * side)
+    every = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
+    for axes in every:
+        _dress(axes, SMALLER)
+    for axes in every[amount:]:
+        axes.set_axis_off()
+    figure.text(0.99, 0.998, plain(short(source, 64)), fontsize=7.5, color=GREY, ha="right", va="top")
+    figure.suptitle(f"\n{plain(short(title, 90))}", fontsize=SMALL, fontweight="bold", color=INK, x=0.02, ha="left")
+    return figure, every[:amount]
+
+
+def _sheet(height: float, width: float = WIDTH) -> Figure:
     layout = ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.07)
-    figure = Figure(figsize=(WIDTH, height), dpi=DPI, layout=layout, facecolor="white")
+    figure = Figure(figsize=(width, height), dpi=DPI, layout=layout, facecolor="white")
     FigureCanvasAgg(figure)
     return figure
 

@@ -9,19 +9,26 @@ from unbraid.reports.embedding_figures import embeddings
 from unbraid.reports.equal_l0_figures import absorbed, correlations
 from unbraid.reports.feature_figures import cosines, firing_rates
 from unbraid.reports.findings import Findings
+from unbraid.reports.forest_figures import forests
+from unbraid.reports.heat_figures import chosen_heads, gallery
+from unbraid.reports.learning_figures import learning
 from unbraid.reports.matrix_figures import matrices
 from unbraid.reports.pareto_figures import pareto
 from unbraid.reports.probing_figures import probing
+from unbraid.reports.published_accuracy import published_accuracies
 from unbraid.reports.rate_figures import rates
 from unbraid.reports.recovery_figures import recovery
 from unbraid.reports.rung_figures import rungs
 from unbraid.reports.score_figures import scores
+from unbraid.reports.seed_figure import seed_figures
+from unbraid.reports.sight_figures import routes, sights
 from unbraid.reports.size_figures import sizes
 from unbraid.reports.timeline_figures import timelines
 from unbraid.reports.tracking_figures import dead_entries, fates
 from unbraid.reports.training_figures import curves
 
 PLATES = (
+    *(published_accuracies, forests, learning, sights, routes, chosen_heads, gallery, seed_figures),
     *(matrices, scores, additions, pareto, absorbed, correlations, probing, rungs),
     *(dead_entries, fates, timelines, curves),
     *(sizes, rates, recovery, cosines, firing_rates, embeddings),

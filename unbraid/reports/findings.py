@@ -67,6 +67,8 @@ class Findings:
     tables: list[Arrays]
     tracking: list[Arrays]
     """The checks made while training, of each stack; empty where none were."""
+    stories: list[Tree] = field(default_factory=list)
+    """Of each stack of models: stories that heads were watched on, shortcuts, names of factors; else empty."""
 
     @property
     def title(self) -> str:
@@ -83,16 +85,21 @@ class Findings:
         return all(case.get("world", {}).get("kind") != "activations" for case in case_configs(self.config))
 
     @property
+    def is_taught(self) -> bool:
+        """Whether it is models that answer questions."""
+        return is_taught(self.config)
+
+    @property
     def leading(self) -> str:
         """The metric that settings are ranked by."""
-        return "mmcs" if self.is_planted else "explained_variance"
+        return "accuracy" if self.is_taught else "mmcs" if self.is_planted else "explained_variance"
 
     def best(self) -> Setting | None:
         ranked = self.ranked()
         return ranked[0] if ranked and ranked[0].value(self.leading) is not None else None
 
     def ranked(self) -> list[Setting]:
-        """The settings from the highest MMCS (or explained variance) to the lowest, those without one last."""
+        """The settings from the highest MMCS (or what leads instead of it) to the lowest, those without one last."""
         return sorted(self.settings, key=lambda setting: -_or(setting.value(self.leading), -math.inf))
 
     @cached_property
@@ -169,6 +176,7 @@ def read_findings(run: Run) -> Findings:
         [read_log(folder / "log.jsonl") for folder in run.stacks()],
         [read_arrays(folder / "tables.safetensors") for folder in run.stacks()],
         [_read_if_there(folder / "tracking.safetensors") for folder in run.stacks()],
+        [read_json(path) if (path := folder / "stories.json").is_file() else {} for folder in run.stacks()],
     )
 
 
@@ -192,6 +200,10 @@ def flat_sweep(config: Tree) -> dict[str, list[Any]]:
 def case_configs(config: Tree) -> list[Tree]:
     """The configuration of every case; the one there is, where there are no cases."""
     return [merge(config, case) for case in config.get("cases", {}).values()] or [config]
+
+
+def is_taught(config: Tree) -> bool:
+    return all(case.get("world", {}).get("kind") == "stories" for case in case_configs(config))
 
 
 def sweep_size(config: Tree) -> tuple[int, int]:

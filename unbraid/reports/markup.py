@@ -116,7 +116,8 @@ def _row(cells: Sequence[Cell], head: Sequence[str], kinds: Sequence[str]) -> st
 
 def _picture(picture: Picture) -> str:
     data = base64.b64encode(picture.png).decode()
-    return f'<img src="data:image/png;base64,{data}" alt="{escape(picture.alt)}">\n'
+    wide = _class("wide" if picture.wide else "")
+    return f'<img{wide} src="data:image/png;base64,{data}" alt="{escape(picture.alt)}">\n'
 
 
 def _class(kind: str) -> str:

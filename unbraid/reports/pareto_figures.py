@@ -32,6 +32,9 @@ PALE = "#c4c4c4"
 BEST = 2
 """How many cases are highlighted because they recover most."""
 
+FARTHEST = 10
+"""How far below the middle L0 the axis goes."""
+
 Points = list[tuple[Score, Score]]
 
 
@@ -64,7 +67,8 @@ def pareto(findings: Findings) -> Plate:
         "ways (often narrower than the marker). In colour: plain, the first mechanism, all of them, and two more that "
         "recover most at the L0 that most cases have; in grey the others, without intervals. Black dots: the "
         "front, the points that no other of any case beats on both axes; picked from noisy means, it flatters a "
-        "little. Up is better; so is left for L0. Chance is drawn where it is near, else told in the legend."
+        "little. Up is better; so is left for L0. A case that fires less than a tenth "
+        "of the middle L0 is beyond the left edge. Chance is drawn where it is near, else told in the legend."
     )
     return Plate("Pareto front: L0, explained variance, recovery", caption, [picture for picture in drawn if picture])
 
@@ -100,7 +104,7 @@ def _picture(findings: Findings, ladder: Ladder, x: str, y: str) -> Picture | No
     axes.plot(best[:, 0], best[:, 1], color=INK, linewidth=1, linestyle=(0, (1, 1)), zorder=5)
     handles += _others(axes, ladder, x, y, len(chosen) < len(lines))
     if x == "l0":
-        make_log(axes, "x", min(across for across, _ in every), max(across for across, _ in every))
+        make_log(axes, "x", _least_shown([across for across, _ in every]), max(across for across, _ in every))
     log = ", log" if x == "l0" else ""
     title = f"{wording(y).heading} against {wording(x).heading}"
     unit = "features per sample" if x == "l0" else wording(x).better
@@ -108,6 +112,11 @@ def _picture(findings: Findings, ladder: Ladder, x: str, y: str) -> Picture | No
     key(figure, handles)
     told = "; ".join(_told(ladder.title(case), lines[case.name], x, y) for case in chosen)
     return Picture(f"pareto-{x}-{y}", png(figure), f"{title}, along the paths of {len(lines)} cases: {told}.")
+
+
+def _least_shown(l0: Sequence[float]) -> float:
+    """The least L0, but no less than a tenth of the middle one: what hardly fires would squeeze all the others."""
+    return max(min(l0), float(np.median(l0)) / FARTHEST)
 
 
 def _others(axes: Axes, ladder: Ladder, x: str, y: str, grey: bool) -> list[Line2D]:

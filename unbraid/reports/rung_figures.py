@@ -127,7 +127,7 @@ def _usage(findings: Findings, ladder: Ladder) -> Picture | None:
 
     figure, told = _panels(findings, ladder, "Feature usage: how often each feature fires", draw, bands)
     seen = np.concatenate([np.concatenate([band.mean for band in bands]), true[1]])
-    make_log(figure.axes[0], "y", float(seen[seen > 0].min()), float(seen.max()))
+    make_log(figure.axes[0], "y", float(seen[seen > 0].min()), 1.0)  # above every rate, room for the words
     figure.axes[0].set_xlim(0, 100)
     _name(figure, "features, most used first (%)", "firing rate (share of samples, log)")
     handles = [_line(COLOURS[0], "-", "this rung"), _line(PALE, "-", "plain")]

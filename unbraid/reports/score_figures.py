@@ -56,19 +56,19 @@ def _picture(findings: Findings, settings: list[Setting], metric: str) -> Pictur
     figure, axes = blank(findings.source, height=1.75 + 0.52 * len(settings))
     rows = [(setting, setting.scores[metric]) for setting in settings if metric in setting.scores]
     for row, (setting, score) in enumerate(rows):
-        _name_row(axes, -float(row), setting.label, estimate(metric, score))
-        _draw_row(axes, -float(row), look(findings, setting), score)
+        name_row(axes, -float(row), setting.label, estimate(metric, score))
+        draw_row(axes, -float(row), look(findings, setting), score)
     lowest = min((value for _, score in rows for value in finite(score.members)), default=0.0)
     axes.set(xlim=(min(-0.02, lowest * 1.1), 1.03), ylim=(0.6 - len(rows), 0.65), yticks=[])
     axes.spines["left"].set_visible(False)
     words = wording(metric)
     name_axes(axes, words.heading, f"{words.heading} ({words.better})", "")
-    key(figure, _key())
+    key(figure, row_key())
     told = "; ".join(f"{setting.label} {estimate(metric, score)}" for setting, score in rows)
     return Picture(f"score-{metric}", png(figure), f"Dot plot of {words.heading}: {told}.")
 
 
-def _key() -> list[Line2D]:
+def row_key() -> list[Line2D]:
     return [
         Line2D([], [], color=INK, marker="o", markersize=7, linewidth=2.6, label="mean, 95 % interval"),
         Line2D([], [], color=INK, marker="o", markersize=3, linestyle="", alpha=0.6, label="one replicate"),
@@ -77,7 +77,7 @@ def _key() -> list[Line2D]:
     ]
 
 
-def _name_row(axes: Axes, y: float, left: str, right: str) -> None:
+def name_row(axes: Axes, y: float, left: str, right: str) -> None:
     """The setting and its score above the row, where a long name has room."""
     across = axes.get_yaxis_transform()
     size = SMALL if len(left) <= 36 else SMALLER
@@ -85,7 +85,7 @@ def _name_row(axes: Axes, y: float, left: str, right: str) -> None:
     axes.text(1, y + 0.36, right, fontsize=SMALL, color=INK, va="center", ha="right", transform=across)
 
 
-def _draw_row(axes: Axes, y: float, drawn: Look, score: Score) -> None:
+def draw_row(axes: Axes, y: float, drawn: Look, score: Score) -> None:
     marks: list[tuple[float | None, LineStyleType]] = [(score.chance, CHANCE), (score.ceiling, "-")]
     for value, style in marks:
         if value is not None:

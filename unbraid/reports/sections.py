@@ -6,6 +6,7 @@ from unbraid.config import Tree
 from unbraid.reports import markup
 from unbraid.reports.findings import MOST_LINES, MOST_ROWS, Findings, Setting, environment
 from unbraid.reports.markup import Group
+from unbraid.reports.model_sentences import MODEL_CHANCE
 from unbraid.reports.sentences import details, error_bar, headline, what_was_run
 from unbraid.reports.words import FEW, MAIN, MISSING, in_order, interval, number, seconds, wording
 
@@ -42,6 +43,8 @@ def scored(findings: Findings) -> str:
             f"{error_bar(findings)} Chance is the picture of the same samples with every feature's strengths dealt "
             "anew among them: each fires as often as before, and independently of the others."
         )
+    if findings.is_taught:
+        meaning = f"{error_bar(findings)} {MODEL_CHANCE}"
     if not findings.is_planted:
         meaning = f"{error_bar(findings)} Chance is answering the mean. There is no planted truth, and so no ceiling."
     return markup.paragraph(meaning) + _tables(findings, metrics)
@@ -51,12 +54,14 @@ def compared(findings: Findings, level: int) -> str:
     """Every setting's paired difference from the first; nothing where there is one setting."""
     if not findings.differences:
         return ""
-    first = findings.settings[findings.differences[0]["reference"]].label
+    references = list(dict.fromkeys(one["reference"] for one in findings.differences))
+    first = findings.settings[references[0]].label
+    several = " (and on other tasks from the first there)" if len(references) > 1 else ""
     amount = len(findings.differences)
     luck = f" Of {amount} about {amount / ALONE:.0f} would be called by luck alone." if amount >= ALONE else ""
     meaning = (
-        f"Each setting minus {first}, paired by replicate: mean, 95 % interval and number of pairs. The verdict is "
-        f"higher or lower where the interval leaves out 0, else undecided.{luck}"
+        f"Each setting minus {first}{several}, paired by replicate: mean, 95 % interval and number of pairs. The "
+        f"verdict is higher or lower where the interval leaves out 0, else undecided.{luck}"
     )
     metrics = in_order(list(dict.fromkeys(one["metric"] for one in findings.differences)))
     if len(findings.settings) > MOST_ROWS:
@@ -87,16 +92,25 @@ def surroundings(findings: Findings) -> str:
 
 
 def overview(findings: Sequence[Findings]) -> str:
-    """One row a run, with its best setting."""
-    rows = [_overview_row(one) for one in findings]
-    head = ("run", "best setting", "MMCS", "95 % interval", "chance", "ceiling", "recovered", "L0")
+    """One row a run, with its best setting; runs of models have a table of their own."""
+    dictionaries = [one for one in findings if not one.is_taught]
+    models = [one for one in findings if one.is_taught]
+    return _overview(dictionaries, "mmcs", ("recovered", "l0")) + _overview(models, "accuracy", ("support_best",))
+
+
+def _overview(findings: Sequence[Findings], leading: str, beside: Sequence[str]) -> str:
+    if not findings:
+        return ""
+    names = [wording(metric).heading for metric in (leading, *beside)]
+    head = ("run", "best setting", names[0], "95 % interval", "chance", "ceiling", *names[1:])
+    rows = [_overview_row(one, leading, beside) for one in findings]
     return markup.table("The runs and their best settings", head, [Group(rows)])
 
 
-def _overview_row(findings: Findings) -> list[str]:
+def _overview_row(findings: Findings, leading: str, beside: Sequence[str]) -> list[str]:
     best = findings.best() or findings.settings[0]
-    extra = [number(metric, best.value(metric)) for metric in ("recovered", "l0")]
-    return [findings.run.name, best.label, *_score_cells(best, "mmcs"), *extra]
+    extra = [number(metric, best.value(metric)) for metric in beside]
+    return [findings.run.name, best.label, *_score_cells(best, leading), *extra]
 
 
 def _tables(findings: Findings, metrics: Sequence[str]) -> str:

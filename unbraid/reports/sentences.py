@@ -1,9 +1,9 @@
 """Say in plain sentences what was run, what came out, and what the error bars cover."""
 
-from typing import Any
-
 from unbraid.config import REPLICATES, Tree
-from unbraid.reports.findings import Findings, Setting, case_configs, flat_sweep, sweep_size
+from unbraid.reports import model_sentences
+from unbraid.reports.findings import Findings, Setting, flat_sweep, is_taught, sweep_size
+from unbraid.reports.phrases import phrase, said, said_of_all
 from unbraid.reports.words import count, estimate, interval, number
 
 NO_TRUTH = "No truth was planted in them: MMCS and the other scores against a truth are left out."
@@ -13,6 +13,8 @@ def what_was_run(config: Tree) -> list[str]:
     """The dictionaries and their training, the world, and what was compared: a sentence each."""
     settings, replicates = sweep_size(config)
     grid = f" ({count(settings, 'setting')} × {count(replicates, 'replicate')})" if settings * replicates > 1 else ""
+    if is_taught(config):
+        return [*model_sentences.what_was_taught(config, settings * replicates, grid), *_compared(config)]
     if "baseline" in config or "embedding" in config:
         return [_untrained(config, settings * replicates, grid), _world(config), *_compared(config)]
     trained = (
@@ -21,11 +23,13 @@ def what_was_run(config: Tree) -> list[str]:
         f"{said(config, 'training.batch')} samples at learning rate {said(config, 'training.learning_rate')}."
     )
     scale = [f"Scale: {config['scale']}."] if config.get("scale") else []
-    return [*scale, trained, _world(config), *_mechanisms(config), *_compared(config)]
+    return [*scale, trained, _world(config), *said_of_all(config, "mechanisms"), *_compared(config)]
 
 
 def headline(findings: Findings) -> str:
     """The best setting's recovery, against chance and ceiling."""
+    if findings.is_taught:
+        return model_sentences.headline(findings)
     best = findings.best()
     if "embedding" in findings.config:
         return _evenest(findings)
@@ -55,6 +59,8 @@ def _unplanted(findings: Findings, best: Setting) -> str:
 
 def details(findings: Findings) -> list[str]:
     """What else a reader wants to know at once: how far from chance, how many features, against the first setting."""
+    if findings.is_taught:
+        return model_sentences.details(findings)
     best = findings.best()
     if best is None or not findings.is_planted:
         return []
@@ -71,6 +77,8 @@ def error_bar(findings: Findings) -> str:
     if most < 2:
         return "Each setting was trained once, so there are no intervals: differences may be luck. Sweep seed for more."
     bar = f"Intervals are 95 % bootstrap intervals of the mean over {most} replicates, which differ in"
+    if findings.is_taught:
+        return f"{bar} {model_sentences.replicated(worlds, seeds)}"
     if worlds > 1 and seeds > 1:
         return f"{bar} world.seed ({worlds} planted worlds with their data) and seed ({seeds} initialisations)."
     if worlds > 1:
@@ -78,27 +86,6 @@ def error_bar(findings: Findings) -> str:
     if not findings.is_planted:
         return f"{bar} seed: the initialisation. All share the same activations; other texts may differ by more."
     return f"{bar} seed: the initialisation. All share one planted world and its data; other worlds may differ by more."
-
-
-def said(config: Tree, path: str) -> str:
-    """A setting as a phrase, all its values if it was swept or differs between cases: `0.05 or 0.15`."""
-    values = flat_sweep(config).get(path) or [_at(case, path) for case in case_configs(config)]
-    words = list(dict.fromkeys(phrase(value) for value in values if value is not None)) or [phrase(None)]
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
-
-
-def _at(config: Tree, path: str) -> Any:
-    found: Any = config
-    for part in path.split("."):
-        found = found.get(part) if isinstance(found, dict) else None
-    return found
-
-
-def phrase(value: Any) -> str:
-    if isinstance(value, dict):
-        parts = [phrase(part) if key == "kind" else f"{key} {phrase(part)}" for key, part in value.items()]
-        return " ".join(parts)
-    return "–" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _untrained(config: Tree, amount: int, grid: str) -> str:
@@ -148,18 +135,6 @@ def _world(config: Tree) -> str:
         f"World: {said(config, 'world.features')} planted directions in {said(config, 'world.dimensions')} dimensions, "
         f"{firing} (decay {said(config, 'world.decay')}){noise}."
     )
-
-
-def _mechanisms(config: Tree) -> list[str]:
-    found: dict[str, Tree] = {}
-    for case in case_configs(config):
-        for name, settings in case.get("mechanisms", {}).items():
-            found[name] = found.get(name, {}) | settings
-    described: list[str] = []
-    for name, settings in found.items():
-        values = [f"{key} {said(config, f'mechanisms.{name}.{key}')}" for key in settings]
-        described.append(f"{name} ({', '.join(values)})" if values else name)
-    return [f"Mechanisms: {'; '.join(described)}."] if described else []
 
 
 def _compared(config: Tree) -> list[str]:

@@ -1,7 +1,7 @@
 """Print runs to the terminal as tables, or one run as JSON."""
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -18,8 +18,9 @@ from unbraid.reports.sentences import what_was_run
 from unbraid.reports.words import MISSING, in_order, interval, number, seconds, wording
 from unbraid.runs import Run
 
-FEW_SETTINGS, BESIDE = 5, ("f1", "l0", "dead")
-"""Of very many settings so many are printed, with these scores beside MMCS."""
+FEW_SETTINGS = 5
+BESIDE = {"mmcs": ("f1", "l0", "dead"), "accuracy": ("support_best", "spread")}
+"""Of very many settings so many are printed, by one of these scores, with some beside it."""
 
 
 def print_runs(runs: Sequence[Run], parent: Path) -> None:
@@ -28,7 +29,7 @@ def print_runs(runs: Sequence[Run], parent: Path) -> None:
     if not runs:
         console.print(Text(f"There are no runs in {parent}; make one with: unbraid run quickstart"))
         return
-    table = _table("run", [], ["began", "state", "settings\n× seeds", "best MMCS\n(chance)"])
+    table = _table("run", [], ["began", "state", "settings\n× seeds", "best score\n(chance)"])
     for run in runs:
         cells = [_or_missing(part, run) for part in (_began, _state, _size, _best)]
         cells[1] = "damaged" if cells[1] == MISSING else cells[1]
@@ -86,16 +87,18 @@ def _print_unfinished(console: Console, run: Run, status: Tree) -> None:
 
 def _print_best(console: Console, run: Run, settings: Sequence[Setting]) -> None:
     """Of very many settings the best few, and where the rest is."""
-    ranked = sorted(settings, key=lambda one: -(one.value("mmcs") or 0.0))[:FEW_SETTINGS]
-    table = _table("setting", ["MMCS", "chance", *[wording(metric).heading for metric in BESIDE]], [])
+    leading = _leading(settings[0].scores)
+    ranked = sorted(settings, key=lambda one: -(one.value(leading) or 0.0))[:FEW_SETTINGS]
+    heading = wording(leading).heading
+    table = _table("setting", [heading, "chance", *[wording(metric).heading for metric in BESIDE[leading]]], [])
     for one in ranked:
-        chance = one.scores["mmcs"].chance if "mmcs" in one.scores else None
-        cells = [number("mmcs", one.value("mmcs")), number("mmcs", chance)]
-        cells += [number(metric, one.value(metric)) for metric in BESIDE]
+        chance = one.scores[leading].chance if leading in one.scores else None
+        cells = [number(leading, one.value(leading)), number(leading, chance)]
+        cells += [number(metric, one.value(metric)) for metric in BESIDE[leading]]
         table.add_row(Text(one.label), *map(Text, cells))
     console.print("", table, sep="\n")
     where = f"in {run.path / 'report.html'} and `unbraid show {shlex.quote(str(run.path))} --json`"
-    console.print(Text(f"These are the {len(ranked)} of the highest MMCS; all {len(settings)} are {where}."))
+    console.print(Text(f"These are the {len(ranked)} of the highest {heading}; all {len(settings)} are {where}."))
 
 
 def _score_table(settings: Sequence[Setting]) -> Table:
@@ -114,7 +117,8 @@ def _score_table(settings: Sequence[Setting]) -> Table:
 
 def _difference_table(settings: Sequence[Setting], differences: Sequence[Tree]) -> Table:
     """Metric by metric, how each setting differs from the first."""
-    first, several = settings[differences[0]["reference"]].label, len(settings) > 2
+    references = {settings[one["reference"]].label: None for one in differences}
+    first, several = " or ".join(references), len(settings) > 2
     name = f"minus {first}" if several else f"{settings[-1].label} minus {first}"
     table = _table(name, ["difference", "95 % interval", "pairs"], ["verdict"])
     for metric in in_order(list(dict.fromkeys(one["metric"] for one in differences))):
@@ -171,6 +175,13 @@ def _size(run: Run) -> str:
 def _best(run: Run) -> str:
     if run.status()["state"] != "finished":
         return MISSING
-    cards = [card["metrics"]["mmcs"] for card in run.scores()["settings"]]
+    settings = run.scores()["settings"]
+    leading = _leading(settings[0]["metrics"])
+    cards = [card["metrics"][leading] for card in settings]
     best = max((card for card in cards if card["value"] is not None), key=lambda card: card["value"])
-    return f"{number('mmcs', best['value'])} ({number('mmcs', best['chance'])})"
+    return f"{wording(leading).heading} {number(leading, best['value'])} ({number(leading, best['chance'])})"
+
+
+def _leading(scores: Mapping[str, object]) -> str:
+    """The score that settings are ranked by."""
+    return "accuracy" if "accuracy" in scores else "mmcs"

@@ -52,6 +52,12 @@ METRICS = {
         "lower is better, at equal weights",
         "#.3g",
     ),
+    "training_l0": Wording(
+        "L0 in training",
+        "features per sample in the codes it was trained with, at its end; a mechanism may act on those alone",
+        "nearest what truly fires is best",
+        "#.3g",
+    ),
     "absorption": Wording(
         "Absorption",
         "how often a true child's match stands in for its parent's, which is silent; compare at equal L0",
@@ -71,6 +77,14 @@ METRICS = {
         "Correlation",
         "mean absolute correlation of the 0.1 % of pairs of features that fire most alike; the truth has some too",
         "lower is better, down to the ceiling",
+    ),
+    "pair_overlap_steps": Wording(
+        "Pairs selected again, next batch",
+        "overlap (Jaccard) of the pairs pushed apart in consecutive batches; chance: as many pairs at random",
+    ),
+    "pair_overlap_seeds": Wording(
+        "Pairs selected again, next seed",
+        "the same between dictionaries of two seeds, features matched by direction",
     ),
     "loss_recovered": Wording(
         "Loss recovered",
@@ -133,12 +147,79 @@ METRICS = {
     "clusters": Wording("Clusters", "how many HDBSCAN finds, of the points not empty", "higher is more", ".0f"),
     "clustered": Wording("Clustered", "the share of these points that is in a cluster", "higher is clustered"),
     "empty": Wording("Empty", "the share of samples in which nothing fires", "a fact of the world", ".3f"),
+    "accuracy": Wording(
+        "Accuracy", "share of questions answered right on fresh stories; chance is the best rule blind to the question"
+    ),
+    "steps_to_95": Wording(
+        "Steps to 95 %",
+        "the first logged step whose batch was answered right in 95 of 100; missing where a replicate never got there",
+        "lower is better",
+        ".0f",
+    ),
+    "support_best": Wording(
+        "Support, best head",
+        "attention that the best head of any layer gives the supporting facts, at the token that asks; chance is the "
+        "same model untaught",
+    ),
+    "support_mass": Wording(
+        "Support, mean head",
+        "the same over all heads of the last layer; chance is a head that looks at every token alike",
+    ),
+    "spread": Wording(
+        "Spread",
+        "effective number of tokens a head of the last layer looks at, over those it may look at",
+        "1 is uniform, lower is sparser",
+    ),
+    "specialisation": Wording(
+        "Specialisation",
+        "how differently heads of the last layer look: mean Jensen-Shannon distance; chance is the same model untaught",
+        "0 is alike, 1 is apart",
+    ),
+    "head_cosine": Wording(
+        "Head cosine",
+        "mean absolute cosine of what two heads of the last layer write of a story; chance is random directions",
+        "lower is less redundant",
+    ),
+    "head_cka": Wording(
+        "Head CKA",
+        "linear CKA, debiased, of what two heads of the last layer write; chance is the same model untaught",
+        "lower is less redundant",
+    ),
+    "separation": Wording(
+        "Separation",
+        "how purely each head tells one planted factor (DCI over what is explained); chance is the same model untaught",
+    ),
+    "importance_most": Wording(
+        "Importance, most",
+        "accuracy lost when the head that matters most is silenced",
+        "a fact of the model",
+    ),
+    "idle": Wording(
+        "Idle heads", "share of heads whose silence spoils less than 1 % of answers", "a fact of the model", ".2f"
+    ),
+    "quiet_drop": Wording(
+        "Quietest head's drop",
+        "accuracy lost in the group of questions that most needs the quietest head of the last layer; chance is groups "
+        "dealt anew",
+        "a fact of the model",
+    ),
+    "usage_evenness": Wording(
+        "Evenness of use", "how evenly the heads of the last layer share the writing", "1 is even", ".3f"
+    ),
+    "routing_evenness": Wording(
+        "Evenness of routing", "how evenly tokens are routed to the heads of the last layer", "1 is even", ".3f"
+    ),
+    "parameters": Wording("Parameters", "numbers that are learned", "a fact of the model", ".0f"),
+    "seconds": Wording(
+        "Seconds", "of teaching a model, on this machine with whatever else it did", "lower is better", ".1f"
+    ),
 }
 """In the order they are shown."""
 
 PICTURED = ("evenness", "hopkins", "clusters", "clustered")
-MAIN = ("mmcs", "mcc", "recovered", "f1", "explained_variance", "l0", "dead", *PICTURED)
-FEW = ("mmcs", "f1", "l0", *PICTURED)
+TAUGHT = ("accuracy", "support_best", "support_mass", "spread", "separation", "steps_to_95", "parameters", "seconds")
+MAIN = ("mmcs", "mcc", "recovered", "f1", "explained_variance", "l0", "dead", *PICTURED, *TAUGHT)
+FEW = ("mmcs", "f1", "l0", *PICTURED, "accuracy", "support_best", "spread")
 PLOTTED = ("mmcs", "mcc", "recovered", "f1", "evenness", "hopkins", "clustered")
 UNPLANTED = ("explained_variance",)
 """What is plotted, and ranked by, where no truth was planted."""

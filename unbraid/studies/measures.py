@@ -4,6 +4,7 @@ level        v                                   against chance, or 0 where ther
 difference   v(of) - v(minus)                    paired by replicate
 matched      v(of) - v(minus) where both have the same `by`, interpolated between their settings
 equal_l0     v(of) - v(minus) over all L0 that both families pass through, as unbraid.statistics.matched compares
+nearer       |v(of) - target| - |v(minus) - target|, mean over their settings
 panels       mean over cells of (v - same label)² - (v - other label)², in logarithms where `ratio`
 
 With a cell for each of two labels, a and b under their own, and our values u and v, the last is (v - u)·(a - b): an
@@ -21,7 +22,7 @@ from unbraid.config import Record
 from unbraid.errors import Refusal
 from unbraid.statistics import Estimate, estimate, paired_difference
 from unbraid.statistics.matched import Path, Paths, compare
-from unbraid.studies.results import ByReplicate, Results, Where
+from unbraid.studies.results import ByReplicate, Results, Where, means
 from unbraid.studies.rules import Measured
 
 
@@ -116,6 +117,28 @@ class EqualL0(Measure):
         return [self.of, self.minus]
 
 
+class Nearer(Measure):
+    """How much farther from a target one choice of settings is than another, setting by setting: below 0 is nearer."""
+
+    kind: Literal["nearer"] = "nearer"
+    of: Where
+    minus: Where
+    target: float
+
+    def measure(self, results: Results) -> Measured:
+        ours, theirs = (self._distances(results, where) for where in (self.of, self.minus))
+        difference = paired_difference(ours, theirs)
+        return Measured(difference.estimate, difference.pairs, None)
+
+    def selections(self) -> list[Where]:
+        return [self.of, self.minus]
+
+    def _distances(self, results: Results, where: Where) -> ByReplicate:
+        """The mean over the settings of each replicate's distance."""
+        each = [Results([card], results.config).values(self.metric, {}) for card in results.chosen(where)]
+        return means([{key: abs(value - self.target) for key, value in one.items()} for one in each])
+
+
 class Cell(Record):
     """One cell of a published picture under its own label and under the other, and the settings it is about."""
 
@@ -153,6 +176,7 @@ MEASURES: dict[str, type[Measure]] = {
     "difference": Difference,
     "matched": Matched,
     "equal_l0": EqualL0,
+    "nearer": Nearer,
     "panels": Panels,
 }
 

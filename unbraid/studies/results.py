@@ -32,7 +32,7 @@ class Results:
     def values(self, metric: str, where: Where) -> ByReplicate:
         """The metric's mean over the settings chosen, for every replicate that all of them have."""
         found = [_by_replicate(card, metric) for card in self.chosen(where)]
-        return _means(found)
+        return means(found)
 
     def chance(self, metric: str, where: Where) -> float | None:
         return self._bound("chance", metric, where)
@@ -101,6 +101,7 @@ def _by_replicate(card: Tree, metric: str) -> ByReplicate:
     return {each: float(value) for each, value in zip(replicates, values, strict=True) if value is not None}
 
 
-def _means(found: list[ByReplicate]) -> ByReplicate:
+def means(found: list[ByReplicate]) -> ByReplicate:
+    """The mean of several columns, for every replicate that all have."""
     shared = set.intersection(*(set(one) for one in found))
     return {key: sum(one[key] for one in found) / len(found) for key in sorted(shared)}

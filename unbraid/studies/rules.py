@@ -53,10 +53,10 @@ class Above(Rule):
 
     @property
     def words(self) -> str:
-        return f"holds if the 95 % interval lies above {self.margin:g}, fails if it lies below, else undecided"
+        return f"holds if the 95 % interval lies above {self.margin:g}, fails if no part of it does, else undecided"
 
     def read(self, low: float, high: float) -> str:
-        return HOLDS if low > self.margin else FAILS if high < self.margin else UNDECIDED
+        return HOLDS if low > self.margin else FAILS if high <= self.margin else UNDECIDED
 
 
 class Below(Rule):
@@ -65,10 +65,10 @@ class Below(Rule):
 
     @property
     def words(self) -> str:
-        return f"holds if the 95 % interval lies below {self.margin:g}, fails if it lies above, else undecided"
+        return f"holds if the 95 % interval lies below {self.margin:g}, fails if no part of it does, else undecided"
 
     def read(self, low: float, high: float) -> str:
-        return HOLDS if high < self.margin else FAILS if low > self.margin else UNDECIDED
+        return HOLDS if high < self.margin else FAILS if low >= self.margin else UNDECIDED
 
 
 class Within(Rule):

@@ -13,8 +13,10 @@ from unbraid.signals import StopSignals
 from unbraid.sweeps.baseline_work import BaselineWork
 from unbraid.sweeps.dictionary_work import DictionaryWork
 from unbraid.sweeps.embedding_work import EmbeddingWork
+from unbraid.sweeps.experiment import Experiment
 from unbraid.sweeps.grid import Member, expand
 from unbraid.sweeps.larger import compare_with_larger
+from unbraid.sweeps.model_work import ModelWork
 from unbraid.sweeps.plan import plan, refuse_too_large
 from unbraid.sweeps.summary import summarise
 
@@ -87,8 +89,10 @@ def _judge(run: Run, judging: Judging, watcher: Watcher) -> None:
 
 def _work(
     run: Run, index: int, group: list[Member], watcher: Watcher, signals: StopSignals
-) -> DictionaryWork | BaselineWork | EmbeddingWork:
+) -> DictionaryWork | ModelWork | BaselineWork | EmbeddingWork:
     first = group[0].experiment
+    if first.is_taught:
+        return ModelWork(run, index, group, watcher, signals)
     if first.embedding is not None:
         return EmbeddingWork(run, index, group, watcher)
     if first.baseline is not None:
@@ -106,8 +110,17 @@ def judging_cost(stacks: Sequence[Sequence[Member]], judging: Judging) -> float:
 def work(group: Sequence[Member]) -> tuple[int, float]:
     """The steps of a stack, and what one of them costs in arbitrary units; what is not trained takes one a member."""
     first = group[0].experiment
+    if first.is_taught:
+        return first.teaching.steps, len(group) * model_step(first)
     if not first.is_trained:
         samples = sum(member.experiment.data.samples for member in group) / len(group)
         return len(group), samples * (SAMPLE_FITTED if first.embedding is None else SAMPLE_PICTURED)
     products = first.dictionary.features * first.world.dimensions * first.training.batch
     return first.training.steps, float(len(group) * products)
+
+
+def model_step(experiment: Experiment) -> float:
+    """About what a step of one model costs, in the same units: its products there and twice back."""
+    model, length = experiment.model, experiment.stories.length
+    token = model.layers * (4 * model.d_model**2 + 2 * model.d_model * (model.d_ff + length))
+    return 3.0 * experiment.teaching.batch * length * token

@@ -1,4 +1,4 @@
-"""One experiment: everything that decides one dictionary, baseline or picture and how it is scored, as one record."""
+"""One experiment: what decides one dictionary, baseline, picture or model and how it is scored, as one record."""
 
 from collections.abc import Iterator
 from typing import Literal, Self
@@ -6,17 +6,27 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from unbraid.config import Record, Tree
+from unbraid.constraints import Constraint, recorded_for
+from unbraid.constraints import Enabled as EnabledConstraints
+from unbraid.constraints import enabled as enabled_constraints
 from unbraid.dictionaries import Dictionary
 from unbraid.dictionaries.baselines import AnyBaseline
+from unbraid.errors import Refusal
+from unbraid.examining import Examining
 from unbraid.judging.settings import Judging
 from unbraid.mechanisms import Enabled, enabled
 from unbraid.mechanisms.mechanism import Mechanism, refuse_loose_ends
+from unbraid.models import Transformer
 from unbraid.sweeps.embedding import Tsne
 from unbraid.training.schedule import Training
+from unbraid.training.teaching import Teaching
 from unbraid.worlds import Activations, AnyWorld, Batch, Superposition
+from unbraid.worlds.stories import Stories
 
 TRAINED = ("dictionary", "training", "mechanisms", "saving", "tracking")
-"""What only a dictionary that is trained has."""
+"""What only a dictionary that is trained has; but models are saved too."""
+TAUGHT = ("model", "constraints", "teaching", "examining")
+"""What only a model that is taught has, on a world of stories."""
 
 
 class Scoring(Record):
@@ -67,7 +77,8 @@ class Data(Record):
 class Experiment(Record):
     """`seed` starts the dictionary; `world.seed` plants the truth and draws the data; `scale` only says which it is.
 
-    With `baseline` something simpler is fitted to `data` in place of a dictionary; with `embedding` it is pictured.
+    With `baseline` something simpler is fitted to `data` in place of a dictionary; with `embedding` it is pictured. On
+    a world of stories a `model` is taught instead.
     """
 
     title: str = ""
@@ -79,6 +90,10 @@ class Experiment(Record):
     mechanisms: Enabled = Enabled()
     baseline: AnyBaseline | None = None
     embedding: Tsne | None = None
+    model: Transformer = Transformer()
+    constraints: EnabledConstraints = EnabledConstraints()
+    teaching: Teaching = Teaching()
+    examining: Examining = Examining()
     data: Data = Data()
     scoring: Scoring = Scoring()
     saving: Saving = Saving()
@@ -88,6 +103,20 @@ class Experiment(Record):
     @model_validator(mode="after")
     def connect_the_mechanisms(self) -> Self:
         refuse_loose_ends(self.enabled())
+        return self
+
+    @model_validator(mode="after")
+    def be_taught_or_not(self) -> Self:
+        others = [*TRAINED, "baseline", "embedding", "data", "scoring"] if self.is_taught else TAUGHT
+        wrong = [name for name in others if name in self.model_fields_set and name != "saving"]
+        if wrong and self.is_taught:
+            raise ValueError(f"{wrong[0]} was given, and on stories a model is taught; accepted: {', '.join(TAUGHT)}")
+        if wrong:
+            raise ValueError(f"{wrong[0]} is for a model, which is taught on stories; accepted: world.kind = 'stories'")
+        try:
+            recorded_for(self.constraining(), self.model.layers)
+        except Refusal as problem:
+            raise ValueError(str(problem)) from None
         return self
 
     @model_validator(mode="after")
@@ -106,7 +135,7 @@ class Experiment(Record):
     @model_validator(mode="after")
     def have_a_truth_to_look_for(self) -> Self:
         asked = "embedding" if self.embedding is not None else "tracking.checks" if self.tracking.checks else None
-        if asked and not self.world.is_planted:
+        if asked and not self.is_taught and not self.world.is_planted:
             raise ValueError(f"{asked} needs a planted truth, and world.kind 'activations' has none; accepted: without")
         return self
 
@@ -127,13 +156,32 @@ class Experiment(Record):
         return self
 
     @property
+    def is_taught(self) -> bool:
+        """Whether a model is."""
+        return isinstance(self.world, Stories)
+
+    @property
     def is_trained(self) -> bool:
-        return self.baseline is None and self.embedding is None
+        """Whether a dictionary is."""
+        return self.baseline is None and self.embedding is None and not self.is_taught
+
+    @property
+    def stories(self) -> Stories:
+        assert isinstance(self.world, Stories), self.world
+        return self.world
+
+    def constraining(self) -> dict[str, Constraint]:
+        return enabled_constraints(self.constraints)
 
     def enabled(self) -> dict[str, Mechanism]:
         return enabled(self.mechanisms)
 
     def tree(self) -> Tree:
         """Without what this kind of experiment does not read."""
-        unread = ("data",) if self.is_trained else TRAINED if self.embedding is None else (*TRAINED, "scoring")
+        if self.is_taught:
+            unread = {*TRAINED, "data", "scoring"} - {"saving"}
+        elif self.is_trained:
+            unread = {"data", *TAUGHT}
+        else:
+            unread = {*TRAINED, *TAUGHT, *(("scoring",) if self.embedding is not None else ())}
         return {name: value for name, value in super().tree().items() if name not in unread}

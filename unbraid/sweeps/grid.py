@@ -14,7 +14,10 @@ from unbraid.config import REPLICATES, Tree, at_path, check, flatten, merge, nea
 from unbraid.errors import Refusal
 from unbraid.sweeps.experiment import Experiment
 
-SWEPT = ("seed", "world", "dictionary", "training", "mechanisms", "baseline", "embedding", "data")
+SWEPT = (
+    *("seed", "world", "dictionary", "training", "mechanisms", "baseline", "embedding", "data"),
+    *("model", "constraints", "teaching"),
+)
 
 
 @dataclass(frozen=True)

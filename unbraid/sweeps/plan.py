@@ -1,6 +1,7 @@
 """Which members train together: those equal in everything but their seed and their knobs, as one stack.
 
-Baselines and pictures are made one by one; those equal in everything but their seed and their data share a folder.
+Baselines and pictures are made one by one; those equal in everything but their seed and their data share a folder. So
+many models are taught together as is faster than one by one (`MODELS_TOGETHER`).
 """
 
 import json
@@ -17,6 +18,10 @@ STACK_BYTES = 2 << 30
 """Larger stacks are split; a constant, so that a run has the same stacks on every machine."""
 
 
+MODELS_TOGETHER = 1
+"""Taught together they were no faster on a CPU: each needs its own products, and fewer numbers stay in the cache."""
+
+
 def plan(members: Sequence[Member]) -> list[list[Member]]:
     """The stacks, in the order their first members appear."""
     groups: dict[str, list[Member]] = {}
@@ -24,14 +29,22 @@ def plan(members: Sequence[Member]) -> list[list[Member]]:
         groups.setdefault(json.dumps(_shared(member), sort_keys=True), []).append(member)
     stacks: list[list[Member]] = []
     for group in groups.values():
-        trained = group[0].experiment.is_trained
-        most = max(1, STACK_BYTES // member_bytes(group[0])) if trained else len(group)
+        most = _most_together(group)
         stacks += [group[start : start + most] for start in range(0, len(group), most)]
     return stacks
 
 
+def _most_together(group: Sequence[Member]) -> int:
+    first = group[0].experiment
+    if first.is_taught:
+        return MODELS_TOGETHER
+    return max(1, STACK_BYTES // member_bytes(group[0])) if first.is_trained else len(group)
+
+
 def member_bytes(member: Member) -> int:
     """About what one member takes: weights, gradients, two moments; dense codes a few times; cosines with the truth."""
+    if member.experiment.is_taught:
+        return _model_bytes(member.experiment)
     if not member.experiment.is_trained:
         return _untrained_bytes(member.experiment)
     features, dimensions = member.experiment.dictionary.features, member.experiment.world.dimensions
@@ -45,10 +58,21 @@ def refuse_too_large(members: Sequence[Member]) -> None:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     needed = max(member_bytes(member) for member in members)
     if needed > memory:
+        smaller = "features, world.dimensions or samples in a batch or in data"
+        if any(member.experiment.is_taught for member in members):
+            smaller = "layers, a smaller d_model or d_ff, or fewer stories in a batch"
         raise Refusal(
             f"one member of this size takes about {needed / 2**30:.1f} GiB and this machine has "
-            f"{memory / 2**30:.1f} GiB; accepted: fewer features, world.dimensions or samples in a batch or in data"
+            f"{memory / 2**30:.1f} GiB; accepted: fewer {smaller}"
         )
+
+
+def _model_bytes(experiment: Experiment) -> int:
+    """Weights, gradients, two moments; and of a batch what each layer keeps to go back: streams, hidden, patterns."""
+    model, world = experiment.model, experiment.stories
+    weights = model.layers * (4 * model.d_model**2 + 2 * model.d_model * model.d_ff)
+    token = model.layers * (12 * model.d_model + 3 * model.d_ff + 3 * model.heads * world.length)
+    return 4 * (4 * weights + experiment.teaching.batch * world.length * token)
 
 
 def _untrained_bytes(experiment: Experiment) -> int:
@@ -66,11 +90,16 @@ def _shared(member: Member) -> Tree:
     """What members of one stack must have in common."""
     tree = member.experiment.tree()
     del tree["seed"]
-    if not member.experiment.is_trained:
+    one = member.experiment
+    parts: list[tuple[Record, Tree]] = []
+    if one.is_taught:
+        parts = [(one.teaching, tree["teaching"])]
+        parts += [(constraint, tree["constraints"][name]) for name, constraint in one.constraining().items()]
+    elif one.is_trained:
+        parts = [(one.training, tree["training"])]
+        parts += [(mechanism, tree["mechanisms"][name]) for name, mechanism in one.enabled().items()]
+    else:
         del tree["data"]
-        return tree
-    parts: list[tuple[Record, Tree]] = [(member.experiment.training, tree["training"])]
-    parts += [(mechanism, tree["mechanisms"][name]) for name, mechanism in member.experiment.enabled().items()]
     for record, part in parts:
         for knob in knobs(type(record)):
             part.pop(knob, None)

@@ -17,7 +17,13 @@ COMPARED = (
     *("mmcs", "mcc", "recovered", "f1", "l0", "explained_variance", "dead"),
     *("absorption", "absorption_fraction", "redundancy", "correlation", "loss"),
     *("evenness", "hopkins", "clusters", "clustered"),
+    *("accuracy", "steps_to_95", "support_best", "support_mass", "spread", "specialisation", "separation"),
+    *("head_cosine", "head_cka", "importance_most", "idle", "quiet_drop", "usage_evenness", "seconds"),
 )
+TASK = "world.task"
+PARTS = ("values", "chance", "ceiling")
+BESIDE = ("larger.json", "timing.json")
+"""Scores of a stack that are not in its scores.json: those beside other stacks, and what no seed decides."""
 
 
 @dataclass
@@ -26,12 +32,15 @@ class _Setting:
     members: list[Tree] = field(default_factory=list)
     values: dict[str, dict[str, float]] = field(default_factory=dict)
     """Each metric's value by replicate; NaN where it has none."""
-    chance: dict[str, list[float]] = field(default_factory=dict)
-    ceiling: dict[str, list[float]] = field(default_factory=dict)
+    chance: dict[str, list[float | None]] = field(default_factory=dict)
+    ceiling: dict[str, list[float | None]] = field(default_factory=dict)
 
 
 def summarise(run: Run) -> Tree:
-    """What `scores.json` holds: settings in the order they were swept, and each one's difference from the first."""
+    """What `scores.json` holds: settings in the order they were swept, and each one's difference from the first.
+
+    Where tasks were swept it is the first of the same task: accuracies on different tasks are not to be compared.
+    """
     found = _collect(run)
     swept = dict.fromkeys(json.dumps(member.setting) for member in expand(run.config(), str(run.path)))
     settings = [found[key] for key in swept if key in found]
@@ -43,20 +52,30 @@ def summarise(run: Run) -> Tree:
 
 def _comparable(settings: list[_Setting]) -> Iterator[tuple[int, str]]:
     """The settings after the first, and the metrics each shares with it."""
-    for index in range(1, len(settings)):
-        shared = settings[0].values.keys() & settings[index].values.keys()
-        yield from ((index, metric) for metric in COMPARED if metric in shared)
+    for index, setting in enumerate(settings):
+        if (reference := _reference(index, settings)) != index:
+            shared = settings[reference].values.keys() & setting.values.keys()
+            yield from ((index, metric) for metric in COMPARED if metric in shared)
+
+
+def _reference(index: int, settings: list[_Setting]) -> int:
+    """What a setting is compared with."""
+    tasks = [setting.setting.get(TASK) for setting in settings]
+    return tasks.index(tasks[index])
 
 
 def label(setting: Tree) -> str:
     """A setting in a few words: its case, and the last names of the paths that were swept."""
+    plain = ("case", TASK)
     words = [
-        _word(value) if path == "case" else f"{path.split('.')[-1]} {_word(value)}" for path, value in setting.items()
+        _word(value) if path in plain else f"{path.split('.')[-1]} {_word(value)}" for path, value in setting.items()
     ]
     return ", ".join(words) or "the one setting"
 
 
 def _word(value: Any) -> str:
+    if isinstance(value, dict) and "kind" not in value:
+        return " ".join(f"{name} {_word(part)}" for name, part in value.items())
     if isinstance(value, dict):
         return " ".join(str(part) for part in value.values())
     return f"{value:.4g}" if isinstance(value, float) else str(value)
@@ -80,11 +99,9 @@ def _collect(run: Run) -> dict[str, _Setting]:
 
 
 def _all_scores(folder: Path) -> Tree:
-    """A stack's own scores, and those it has beside other stacks."""
-    scores = read_json(folder / "scores.json")
-    beside = folder / "larger.json"
-    more = read_json(beside) if beside.is_file() else {}
-    return {part: {**scores[part], **more.get(part, {})} for part in ("values", "chance", "ceiling")}
+    """A stack's own scores, and those that were written beside them."""
+    found = [read_json(path) for name in ("scores.json", *BESIDE) if (path := folder / name).is_file()]
+    return {part: dict(kv for card in found for kv in card.get(part, {}).items()) for part in PARTS}
 
 
 def _describe(setting: _Setting) -> Tree:
@@ -104,10 +121,11 @@ def _describe(setting: _Setting) -> Tree:
 
 
 def _compare(index: int, metric: str, settings: list[_Setting]) -> Tree:
-    difference = paired_difference(settings[index].values[metric], settings[0].values[metric])
+    reference = _reference(index, settings)
+    difference = paired_difference(settings[index].values[metric], settings[reference].values[metric])
     return {
         "setting": index,
-        "reference": 0,
+        "reference": reference,
         "metric": metric,
         "value": difference.estimate.value,
         "interval": difference.estimate.interval,
@@ -120,5 +138,7 @@ def _number(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-def _mean(values: list[float] | None) -> float | None:
-    return sum(values) / len(values) if values else None
+def _mean(values: list[float | None] | None) -> float | None:
+    """Of the members that have one: where nothing fires, chance is not defined."""
+    known = [value for value in values or [] if value is not None]
+    return sum(known) / len(known) if known else None

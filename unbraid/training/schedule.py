@@ -1,12 +1,24 @@
 """The settings of a training, and the learning rate at each of its steps."""
 
-from typing import Literal, Self
+from typing import Literal, Protocol, Self, runtime_checkable
 
 from pydantic import Field, model_validator
 
 from unbraid.config import Knob, Record
 
 MOST_STEPS = 10**12
+
+
+@runtime_checkable
+class Schedule(Protocol):
+    """Any settings that say for how long, with warm-up and decay."""
+
+    @property
+    def steps(self) -> int: ...
+    @property
+    def warmup_steps(self) -> int: ...
+    @property
+    def decay_steps(self) -> int: ...
 
 
 class Training(Record):
@@ -22,16 +34,21 @@ class Training(Record):
 
     @model_validator(mode="after")
     def fit_the_schedule(self) -> Self:
-        if self.warmup_steps + self.decay_steps > self.steps:
-            raise ValueError(
-                f"warmup_steps {self.warmup_steps} and decay_steps {self.decay_steps} do not fit in {self.steps} "
-                f"steps; accepted: together at most {self.steps}"
-            )
+        refuse_overfull(self)
         return self
 
 
-def rate_factor(step: int, training: Training) -> float:
+def refuse_overfull(schedule: Schedule) -> None:
+    """A ValueError if warm-up and decay take longer than there are steps."""
+    if schedule.warmup_steps + schedule.decay_steps > schedule.steps:
+        raise ValueError(
+            f"warmup_steps {schedule.warmup_steps} and decay_steps {schedule.decay_steps} do not fit in "
+            f"{schedule.steps} steps; accepted: together at most {schedule.steps}"
+        )
+
+
+def rate_factor(step: int, schedule: Schedule) -> float:
     """Rises linearly over the warm-up, stays at 1, falls linearly over the last `decay_steps` towards 0."""
-    warmup = (step + 1) / (training.warmup_steps + 1)
-    decay = (training.steps - step) / (training.decay_steps + 1)
+    warmup = (step + 1) / (schedule.warmup_steps + 1)
+    decay = (schedule.steps - step) / (schedule.decay_steps + 1)
     return min(1.0, warmup, decay)

@@ -6,6 +6,7 @@ from pydantic import BeforeValidator
 
 from unbraid.config import tagged
 from unbraid.worlds.activations import Activations
+from unbraid.worlds.stories import Stories
 from unbraid.worlds.superposition import Superposition
 from unbraid.worlds.world import Batch, World
 
@@ -23,6 +24,6 @@ def _planted_unless_said(data: Any) -> Any:
 if TYPE_CHECKING:
     AnyWorld = World
 else:
-    AnyWorld = Annotated[tagged(WORLDS), BeforeValidator(_planted_unless_said)]
+    AnyWorld = Annotated[tagged({**WORLDS, "stories": Stories}), BeforeValidator(_planted_unless_said)]
 
-__all__ = ["WORLDS", "Activations", "AnyWorld", "Batch", "Superposition", "World"]
+__all__ = ["WORLDS", "Activations", "AnyWorld", "Batch", "Stories", "Superposition", "World"]

@@ -1,0 +1,173 @@
+"""A stack is its members, a member is torch's own encoder layer, and what cannot be is refused in one sentence."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from unbraid.config import check
+from unbraid.errors import Refusal
+from unbraid.models import PUBLISHED, Models, Transformer
+
+SHAPES = {
+    "causal": Transformer(d_model=8, heads=2, d_ff=12, positions="learned"),
+    "encoder": Transformer(d_model=8, heads=4, d_ff=12, causal=False, positions="sinusoidal", readout="mean"),
+    "rotary": Transformer(d_model=8, heads=2, d_ff=12, layers=1, positions="rotary"),
+    "dropping": Transformer(d_model=8, heads=2, d_ff=12, causal=False, dropout=0.3),
+}
+over_shapes = pytest.mark.parametrize("settings", SHAPES.values(), ids=SHAPES)
+TOKENS = torch.tensor([[3, 1, 4, 1, 5, 9], [2, 6, 5, 3, 0, 0], [7, 0, 0, 0, 0, 0]])
+ASKED = torch.tensor([[2, 5], [1, 3], [0, 0]])
+
+
+def start(settings, seeds=(0, 1, 2), length=8):
+    return Models.start(settings, vocabulary=10, length=length, classes=5, seeds=seeds)
+
+
+def doubled(models):
+    return models.with_parameters({name: p.double() for name, p in models.parameters().items()})
+
+
+@over_shapes
+def test_a_stack_of_m_is_m_separate_models(settings):
+    models = doubled(start(settings))
+    passed = models.forward(TOKENS, step=3)
+    logits = models.read(passed, ASKED)
+    for index, seed in enumerate(models.seeds):
+        alone = doubled(start(settings, [seed]))
+        own = alone.forward(TOKENS, step=3)
+        torch.testing.assert_close(passed.resid[index : index + 1], own.resid, rtol=0, atol=1e-10)
+        torch.testing.assert_close(logits[index : index + 1], alone.read(own, ASKED), rtol=0, atol=1e-10)
+        torch.testing.assert_close(models.member(index).forward(TOKENS, step=3).resid, own.resid, rtol=0, atol=0)
+    assert (passed.resid[0] - passed.resid[1]).abs().max() > 0.1
+
+
+def torch_layer(settings, weights, layer):
+    """torch's own pre-norm layer with a member's weights in it."""
+    module = nn.TransformerEncoderLayer(
+        settings.d_model, settings.heads, settings.d_ff, 0.0, "gelu", batch_first=True, norm_first=True
+    )
+    own = {name: w[0] for name, w in weights.items()}
+    place = f"blocks.{layer}."
+    module.load_state_dict(
+        {
+            "self_attn.in_proj_weight": own[f"{place}attn.qkv"],
+            "self_attn.in_proj_bias": torch.zeros(3 * settings.d_model),
+            "self_attn.out_proj.weight": own[f"{place}attn.out"],
+            "self_attn.out_proj.bias": torch.zeros(settings.d_model),
+            "linear1.weight": own[f"{place}mlp.in.weight"],
+            "linear1.bias": own[f"{place}mlp.in.bias"],
+            "linear2.weight": own[f"{place}mlp.out.weight"],
+            "linear2.bias": own[f"{place}mlp.out.bias"],
+            **{f"norm{n}.{part}": own[f"{place}norm_{n}.{part}"] for n in (1, 2) for part in ("weight", "bias")},
+        }
+    )
+    return module
+
+
+@pytest.mark.parametrize("recorded", [(), ("blocks.0.attn.hook_pattern", "blocks.1.attn.hook_pattern")])
+@pytest.mark.parametrize("members", [1, 3])
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_member_is_torchs_own_encoder_layer(causal, members, recorded, rng):
+    settings = Transformer(d_model=12, heads=3, d_ff=20, causal=causal)
+    models = start(settings, range(members))
+    weights = {name: p + 0.1 * torch.from_numpy(rng.standard_normal(p.shape)) for name, p in models.weights.items()}
+    models = models.with_parameters({name: w.float() for name, w in weights.items()})
+    hidden = torch.triu(torch.ones(6, 6, dtype=torch.bool), 1) if causal else None
+    for index in range(members):
+        one = models.member(index)
+        weights = one.parameters()
+        x = weights["embed"][0][TOKENS] + weights["positions"][0, :6]
+        for layer in range(2):
+            x = torch_layer(settings, weights, layer)(x, src_mask=hidden, src_key_padding_mask=TOKENS == 0)
+        expected = nn.functional.layer_norm(x, (12,), weights["final_norm.weight"][0], weights["final_norm.bias"][0])
+        ours = models.forward(TOKENS, recorded).resid[index]
+        torch.testing.assert_close(ours[TOKENS != 0], expected[TOKENS != 0], rtol=0, atol=1e-5)
+
+
+def test_answers_are_read_at_the_questions_last_token_or_from_the_mean(rng):
+    for readout in ("question", "mean"):
+        models = start(Transformer(d_model=8, heads=2, readout=readout, causal=False))
+        passed = models.forward(TOKENS)
+        resid, weight, bias = (
+            t.numpy() for t in (passed.resid, models.weights["answer.weight"], models.weights["answer.bias"])
+        )
+        logits = models.read(passed, ASKED).numpy()
+        for m, b, q in np.ndindex(3, 3, 2):
+            words = int((TOKENS[b] != 0).sum())
+            row = resid[m, b, ASKED[b, q]] if readout == "question" else resid[m, b, :words].mean(0)
+            np.testing.assert_allclose(logits[m, b, q], weight[m] @ row + bias[m], atol=1e-5)
+
+
+@over_shapes
+def test_padding_changes_nothing(settings):
+    """Longer padding, in company of longer stories, gives the same answers; a story of padding alone is finite."""
+    models = start(settings.model_copy(update={"dropout": 0.0}))
+    alone = models.forward(TOKENS[1:2, :4])
+    among = models.forward(nn.functional.pad(TOKENS, (0, 2)))
+    torch.testing.assert_close(among.resid[:, 1:2, :4], alone.resid, rtol=0, atol=1e-5)
+    torch.testing.assert_close(models.read(among, ASKED)[:, 1:2], models.read(alone, ASKED[1:2]), rtol=0, atol=1e-5)
+    assert models.forward(torch.zeros(2, 5, dtype=torch.long)).resid.isfinite().all()
+
+
+@pytest.mark.parametrize("recorded", [(), ("blocks.0.attn.hook_pattern", "blocks.1.attn.hook_pattern")])
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
+def test_a_causal_model_never_looks_ahead_and_an_encoder_does(positions, recorded):
+    other = TOKENS.clone()
+    other[0, 4:] = torch.tensor([8, 8])
+    for causal in (True, False):
+        models = start(Transformer(d_model=8, heads=2, causal=causal, positions=positions))
+        change = (models.forward(TOKENS, recorded).resid - models.forward(other, recorded).resid)[:, 0, :4].abs().max()
+        assert change == 0 if causal else change > 1e-3
+
+
+def test_rotary_attention_knows_distances_alone():
+    """Moved along with everything that it sees, a token sees the same."""
+    models = start(Transformer(d_model=8, heads=2, layers=1, positions="rotary"))
+    name = "blocks.0.attn.hook_pattern"
+    early = models.forward(torch.tensor([[3, 1, 4, 1]]), [name]).recorded[name]
+    late = models.forward(torch.tensor([[9, 9, 3, 1, 4, 1]]), [name]).recorded[name][..., 2:, 2:]
+    torch.testing.assert_close(late / late.sum(-1, keepdim=True), early, rtol=0, atol=1e-5)
+    swapped = models.forward(torch.tensor([[1, 3, 4, 1]]), [name]).recorded[name]
+    assert (swapped[..., 3, :2] - early[..., 3, :2].flip(-1)).abs().max() > 1e-3
+
+
+def test_sinusoidal_positions_are_those_of_the_paper():
+    models = start(Transformer(d_model=8, heads=2, positions="sinusoidal"))
+    name = "blocks.0.hook_resid_pre"
+    x = models.forward(TOKENS, [name]).recorded[name].numpy()
+    embed = models.weights["embed"].numpy()
+    for b, t, d in np.ndindex(*TOKENS.shape, 8):
+        angle = t / 10000 ** ((d - d % 2) / 8)
+        expected = embed[:, TOKENS[b, t], d] * 8**0.5 + (np.sin(angle) if d % 2 == 0 else np.cos(angle))
+        np.testing.assert_allclose(x[:, b, t, d], expected, atol=1e-5)
+
+
+def test_the_seeds_sizes_give_the_seeds_number_of_weights():
+    """By hand: 25·128 + 2·(4·128² + 2·128·256 + 256 + 128 + 4·128) + 2·128 + 6·128 + 6."""
+    models = Models.start(PUBLISHED, vocabulary=25, length=180, classes=6, seeds=[42])
+    assert sum(p.numel() for p in models.parameters().values()) == 268_166
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"heads": 3}, "heads is 3, which does not divide d_model 64; accepted: 1, 2, 4, 8, 16, 32, 64"),
+        ({"positions": "rotary", "heads": 64}, "rotary positions need pairs"),
+        ({"positions": "sinusoidal", "d_model": 5, "heads": 1}, "sinusoidal positions need pairs"),
+        ({"attention": {"kind": "soft"}}, "softmax"),
+    ],
+)
+def test_shapes_that_cannot_be_are_refused(settings, said):
+    with pytest.raises(Refusal, match=said):
+        check(Transformer, settings, "model")
+
+
+def test_inputs_that_cannot_be_are_refused():
+    models = start(SHAPES["causal"], length=4)
+    with pytest.raises(Refusal, match=r"6 tokens was given to a model of 4 positions; accepted: at most 4"):
+        models.forward(TOKENS)
+    with pytest.raises(Refusal, match=r"the word 11 was given to a model of 10 words"):
+        models.forward(torch.tensor([[1, 11]]))
+    with pytest.raises(Refusal, match=r"head 2 of layer 1 was to be silenced; the model has 2 layers of 2 heads"):
+        models.forward(TOKENS[:, :4], silence={(1, 2)})

@@ -1,0 +1,38 @@
+"""How a model knows where a token stands: rows that it learns, fixed waves, or queries and keys that turn.
+
+sinusoidal   waves[t, 2i] = sin(t / 10000^(2i/d))     waves[t, 2i+1] = cos(t / 10000^(2i/d))
+rotary       each pair (i, i + e/2) of a query or key turns by the angle t / 10000^(2i/e)
+"""
+
+from functools import lru_cache
+
+import torch
+
+from unbraid.axes import Float, Tensor
+
+LONGEST_WAVE = 10_000.0
+
+
+def angles(length: int, width: int) -> Float[Tensor, "t i"]:
+    """Of each position, half as many as there are dimensions; in float64."""
+    steps = torch.arange(0, width, 2, dtype=torch.float64) / width
+    return torch.arange(length, dtype=torch.float64)[:, None] * LONGEST_WAVE**-steps
+
+
+@lru_cache(maxsize=8)
+def waves(length: int, width: int) -> Float[Tensor, "t d"]:
+    turned = angles(length, width)
+    return torch.stack([turned.sin(), turned.cos()], -1).flatten(1)
+
+
+@lru_cache(maxsize=8)
+def turns(length: int, width: int) -> tuple[Float[Tensor, "t e"], Float[Tensor, "t e"]]:
+    """Cosines and signed sines, so that `x * cosines + swapped x * sines` is x turned."""
+    turned = angles(length, width)
+    return turned.cos().repeat(1, 2), torch.cat([-turned.sin(), turned.sin()], 1)
+
+
+def turn(x: Float[Tensor, "*axes t e"]) -> Float[Tensor, "*axes t e"]:
+    """Queries or keys, each turned by its position: their products then depend on distances alone."""
+    cosines, sines = (part.to(x.dtype) for part in turns(*x.shape[-2:]))
+    return x * cosines + x.roll(x.shape[-1] // 2, -1) * sines

@@ -1,0 +1,19 @@
+"""How weights start: as torch's own layers do.
+
+linear   weight and bias uniform in ±1/√inputs        norm   scale 1, shift 0        embedding   N(0, 1)
+"""
+
+import numpy as np
+
+Start = dict[str, np.ndarray]
+"""The weights of one member as they start, by name."""
+
+
+def uniform(rng: np.random.Generator, inputs: int, *shape: int) -> np.ndarray:
+    """What torch gives a linear layer of so many inputs."""
+    bound = inputs**-0.5
+    return rng.uniform(-bound, bound, shape).astype(np.float32)
+
+
+def norm(name: str, width: int) -> Start:
+    return {f"{name}.weight": np.ones(width, np.float32), f"{name}.bias": np.zeros(width, np.float32)}

@@ -1,0 +1,55 @@
+"""Figures of models' scores, task by task: every setting and replicate, beside chance."""
+
+from unbraid.reports.canvas import COLOURS, DASHES, MARKERS, Look, Picture, Plate, blank, key, name_axes, png
+from unbraid.reports.findings import Findings, Score, finite
+from unbraid.reports.score_figures import draw_row, name_row, row_key
+from unbraid.reports.tasks import Row, Task, tasks
+from unbraid.reports.words import estimate, wording
+
+FORESTS = ("accuracy", "support_best", "separation")
+MOST_ROWS = 40
+
+
+def row_look(row: Row) -> Look:
+    """The same for a row in every figure; looks come again after eight rows."""
+    place = row.place
+    return Look(COLOURS[place % len(COLOURS)], DASHES[place % len(DASHES)], MARKERS[place % len(MARKERS)])
+
+
+def forests(findings: Findings) -> Plate:
+    """For each score a picture a task, with a row a setting."""
+    found = tasks(findings) if findings.is_taught else []
+    pictures = [
+        _picture(findings, task, metric)
+        for metric in FORESTS
+        for task in found
+        if any(metric in row.setting.scores for row in task.rows)
+    ]
+    caption = (
+        "Each row is a setting. Small dots: one per replicate. Large marker: their mean, with its 95 % interval as a "
+        "bar (often narrower than the marker). Dashed tick: chance. Of the accuracy that is the best rule that does "
+        "not read the question; of the support of the best head, and of separation, the same model before it was "
+        "taught. Solid tick: the ceiling. Scores have no unit."
+    )
+    return Plate("Scores by task", caption, pictures)
+
+
+def _picture(findings: Findings, task: Task, metric: str) -> Picture:
+    rows = [(row, row.setting.scores[metric]) for row in task.rows if metric in row.setting.scores][:MOST_ROWS]
+    figure, axes = blank(findings.source, height=1.75 + 0.46 * len(rows))
+    for place, (row, score) in enumerate(rows):
+        name_row(axes, -float(place), row.name, estimate(metric, score))
+        draw_row(axes, -float(place), row_look(row), score)
+    axes.set(xlim=_limits([score for _, score in rows]), ylim=(0.6 - len(rows), 0.65), yticks=[])
+    axes.spines["left"].set_visible(False)
+    words = wording(metric)
+    name_axes(axes, f"{words.heading}: {task.name}", f"{words.heading} ({words.better})", "")
+    key(figure, row_key() if any(score.ceiling is not None for _, score in rows) else row_key()[:-1])
+    told = "; ".join(f"{row.name} {estimate(metric, score)}" for row, score in rows)
+    return Picture(f"forest-{metric}-{task.slug}", png(figure), f"Dot plot of {words.heading} on {task.name}: {told}.")
+
+
+def _limits(scores: list[Score]) -> tuple[float, float]:
+    """From 0 or below to 1 or above."""
+    values = [value for score in scores for value in finite([*score.members, score.chance])]
+    return min(-0.02, min(values, default=0.0) * 1.1), max(1.03, max(values, default=1.0) * 1.05)

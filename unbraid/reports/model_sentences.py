@@ -1,0 +1,92 @@
+"""Say in plain sentences what models were taught, how well they answer, and what the error bars cover."""
+
+from unbraid.config import Tree
+from unbraid.reports.findings import Findings
+from unbraid.reports.phrases import said, said_of_all
+from unbraid.reports.tasks import Task, tasks
+from unbraid.reports.words import count, estimate, number
+
+MODEL_CHANCE = (
+    "Chance of the accuracy is the best rule that does not read the question; of the rest it is said with each score: "
+    "a head that looks at every token alike, the same model before it was taught, or random directions."
+)
+
+
+def what_was_taught(config: Tree, amount: int, grid: str) -> list[str]:
+    """The models and their teaching, the stories, and the constraints: a sentence each."""
+    looks = said(config, "model.causal").replace("True", "causal").replace("False", "looking both ways")
+    models = (
+        f"{count(amount, 'model')}{grid} of {said(config, 'model.layers')} layers with {said(config, 'model.heads')} "
+        f"heads ({said(config, 'model.attention')}, {looks}), d_model {said(config, 'model.d_model')}, d_ff "
+        f"{said(config, 'model.d_ff')}, taught for {said(config, 'teaching.steps')} steps of "
+        f"{said(config, 'teaching.batch')} at learning rate {said(config, 'teaching.learning_rate')}."
+    )
+    single = said(config, "world.layout") == "single"
+    asked = "one question a story" if single else "every question asked where it stands, and read there"
+    fixed = said(config, "world.examples")
+    fresh = "fresh ones at every step" if fixed == "–" else f"{fixed} of them, again and again"
+    world = f"World: stories, {said(config, 'world.task')} ({asked}; {fresh})."
+    scale = [f"Scale: {config['scale']}."] if config.get("scale") else []
+    return [*scale, models, world, *said_of_all(config, "constraints")]
+
+
+def headline(findings: Findings) -> str:
+    """How well questions are answered: by the first setting of each task, or by the best of the only task."""
+    found = tasks(findings)
+    if len(found) == 1:
+        return _best(findings)
+    parts = [f"{task.name} {_answered(task)}" for task in found]
+    return f"Answered right by {found[0].rows[0].name}: {'; '.join(parts)}."
+
+
+def _best(findings: Findings) -> str:
+    best = findings.best()
+    if best is None:
+        return "No setting has an accuracy: nothing can be said about answers."
+    score, amount = best.scores["accuracy"], len(findings.settings)
+    subject = f"Best of {amount} settings: {best.label}" if amount > 1 else "The model"
+    chance = (
+        "" if score.chance is None else f", where a rule blind to the question has {number('accuracy', score.chance)}"
+    )
+    return f"{subject} answers {estimate('accuracy', score)} of the questions right{chance}."
+
+
+def _answered(task: Task) -> str:
+    score = task.rows[0].setting.scores.get("accuracy")
+    if score is None:
+        return "–"
+    return f"{estimate('accuracy', score)}, chance {number('accuracy', score.chance)}"
+
+
+def details(findings: Findings) -> list[str]:
+    """Which settings answer fewer or more questions than the first of their task, and attend less or more rightly."""
+    sentences: list[str] = []
+    for task in tasks(findings):
+        first = task.rows[0].name
+        for verdict, who in _called(findings, task, "accuracy").items():
+            amount = "more" if verdict == "higher" else "fewer"
+            sentences.append(f"On {task.name}, {amount} questions are answered right than with {first}: {who}.")
+        for verdict, who in _called(findings, task, "support_best").items():
+            amount = "more" if verdict == "higher" else "less"
+            sentences.append(f"On {task.name}, the best head attends {amount} to the supporting facts: {who}.")
+    if sentences or not findings.differences:
+        return sentences
+    return ["No setting differs clearly from the first in accuracy or in attention to supporting facts."]
+
+
+def _called(findings: Findings, task: Task, metric: str) -> dict[str, str]:
+    """By verdict, the rows that have it, each with its difference from the first."""
+    names = {row.setting.index: row.name for row in task.rows}
+    found: dict[str, list[str]] = {}
+    for one in findings.differences:
+        if one["metric"] == metric and one["setting"] in names and one["verdict"] != "undecided":
+            by = number(metric, one["value"], True)
+            found.setdefault(one["verdict"], []).append(f"{names[one['setting']]} ({by})")
+    return {verdict: ", ".join(who) for verdict, who in found.items()}
+
+
+def replicated(worlds: int, seeds: int) -> str:
+    """What replicates differ in."""
+    if worlds > 1:
+        return f"world.seed ({worlds} times other stories) and seed ({count(seeds, 'start')} of the weights)."
+    return "seed: how the weights start. All are taught and examined on the same stories."

@@ -1,0 +1,96 @@
+"""The table of seed 000 beside a run of the same experiments (`studies/seed_000.toml`)."""
+
+import math
+from functools import cache
+from pathlib import Path
+
+from matplotlib.lines import Line2D
+
+from unbraid.config import Tree, flatten, merge, read_toml
+from unbraid.reports import markup
+from unbraid.reports.canvas import INK, Picture, Plate, blank, key, name_axes, png
+from unbraid.reports.findings import Findings, Score
+from unbraid.reports.forest_figures import row_look
+from unbraid.reports.markup import Group
+from unbraid.reports.score_figures import draw_row, name_row, row_key
+from unbraid.reports.tasks import Row, tasks
+from unbraid.reports.words import MISSING, interval, number
+
+SEED_000 = Path(__file__).parents[1] / "studies" / "seed_000.toml"
+
+
+def published_accuracies(findings: Findings) -> Plate:
+    """Our accuracies with the seed's; empty where the run is not of its experiments."""
+    rows = _rows(findings) if findings.is_taught else []
+    error = _error(rows[0][1]) if rows else 0.0
+    caption = (
+        "Diamond: what the seed reports, of one model, with twice the standard error that its 1000 test questions "
+        f"leave (about ± {2 * error:.2f}). Small dots: our replicates. Large marker: their mean with its 95 % "
+        "interval. Dashed tick: a rule that answers with the place in the last statement and does not read the "
+        "question. Solid: all right."
+    )
+    pictures = [_picture(findings, rows)] if rows else []
+    return Plate("The seed's table, run again", caption, pictures, _table(rows) if rows else "")
+
+
+def _rows(findings: Findings) -> list[tuple[Row, float, Score]]:
+    """Each case that the seed has a figure for: ours, and its accuracy."""
+    source = _source()
+    found: list[tuple[Row, float, Score]] = []
+    for task in tasks(findings):
+        for row in task.rows:
+            ours = merge(findings.config, findings.config.get("cases", {}).get(row.name, {}))
+            alike = all(flatten(ours).get(path) == value for path, value in source["conditions"].items())
+            if alike and row.name in source["accuracy"] and "accuracy" in row.setting.scores:
+                found.append((row, source["accuracy"][row.name], row.setting.scores["accuracy"]))
+    return found
+
+
+def _picture(findings: Findings, rows: list[tuple[Row, float, Score]]) -> Picture:
+    figure, axes = blank(findings.source, height=1.95 + 0.5 * len(rows))
+    for place, (row, theirs, score) in enumerate(rows):
+        y = -float(place)
+        name_row(axes, y, row.name, f"{number('accuracy', score.value)} (seed {theirs:.3f})")
+        draw_row(axes, y, row_look(row), score)
+        spread = 2 * _error(theirs)
+        axes.plot([theirs - spread, theirs + spread], [y - 0.22] * 2, color=INK, linewidth=1)
+        axes.plot([theirs], [y - 0.22], "d", color="white", markeredgecolor=INK, markersize=6)
+    axes.set(xlim=(0, 1.03), ylim=(0.5 - len(rows), 0.65), yticks=[])
+    axes.spines["left"].set_visible(False)
+    name_axes(axes, "Accuracy beside the seed's", "accuracy (higher is better)", "")
+    seed = Line2D([], [], color=INK, marker="d", markerfacecolor="white", linewidth=1, label="the seed, ± 2 s.e.")
+    key(figure, [*row_key()[:2], seed, row_key()[2]])
+    told = "; ".join(f"{row.name} {number('accuracy', score.value)}, seed {theirs:.3f}" for row, theirs, score in rows)
+    return Picture("published-accuracy", png(figure), f"Accuracy of the seed's experiments: {told}.")
+
+
+def _table(rows: list[tuple[Row, float, Score]]) -> str:
+    head = ("experiment", "ours", "95 % interval", "the seed", "is it inside?", "chance")
+    return markup.table("Accuracies", head, [Group([_cells(*each) for each in rows])])
+
+
+def _cells(row: Row, theirs: float, score: Score) -> list[str]:
+    """Whether the seed's value is in our interval, widened by the luck of its questions."""
+    inside = MISSING
+    if score.interval:
+        low, high = score.interval
+        inside = "yes" if low - 2 * _error(theirs) <= theirs <= high + 2 * _error(theirs) else "no"
+    bounds = interval("accuracy", score.interval)
+    return [
+        row.name,
+        number("accuracy", score.value),
+        bounds,
+        f"{theirs:.3f}",
+        inside,
+        number("accuracy", score.chance),
+    ]
+
+
+def _error(share: float) -> float:
+    """The standard error of a share of the seed's test questions."""
+    return math.sqrt(share * (1 - share) / _source()["questions"])
+
+
+@cache
+def _source() -> Tree:
+    return read_toml(SEED_000)

@@ -1,0 +1,91 @@
+"""Figures of heads one by one: is what is sparse also right, and who takes part in routing."""
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from unbraid.reports.canvas import GREY, Picture, Plate, blank, handle, key, level, make_log, name_axes, png, short
+from unbraid.reports.findings import Findings
+from unbraid.reports.forest_figures import row_look
+from unbraid.reports.tasks import Row, Task, tasks
+
+MOST_ROWS = 8
+
+
+def sights(findings: Findings) -> Plate:
+    """A picture a task: every head of every replicate by how widely and how rightly it looks."""
+    found = tasks(findings) if findings.is_taught else []
+    pictures = [_sight(findings, task) for task in found]
+    caption = (
+        "Each point is a head of the last layer of one replicate. Across: the effective number of tokens it looks at, "
+        "over those it may look at (1 is uniform, left is sparse). Up: the share of its attention on the supporting "
+        "facts when the question's last token looks. Dotted: a head that looks at every token alike. If sparse were "
+        "right, points at the left would be high."
+    )
+    return Plate("Sparse and right", caption, pictures)
+
+
+def routes(findings: Findings) -> Plate:
+    """A picture a task of the shares of tokens that are routed to each head, where they are."""
+    found = tasks(findings) if findings.is_taught else []
+    pictures = [picture for task in found if (picture := _routes(findings, task))]
+    caption = (
+        "Of each layer the share of tokens that are routed to each head, from the most used to the least; a line a "
+        "replicate. Dotted: all heads used alike."
+    )
+    return Plate("Use of routed heads", caption, pictures)
+
+
+def _sight(findings: Findings, task: Task) -> Picture:
+    rows = task.rows[:MOST_ROWS]
+    figure, axes = blank(findings.source, height=3.4 + 0.2 * len(rows))
+    lowest, handles = 1.0, []
+    for row in rows:
+        look = row_look(row)
+        spread, support = (_last_layer(findings, row.setting.places, name) for name in ("spread", "support"))
+        axes.plot(spread, support, look.marker, color=look.colour, markersize=4.5, alpha=0.6, markeredgewidth=0)
+        lowest = min(lowest, float(spread.min()))
+        handles.append(handle(look, short(row.name), marker=True))
+    uniform = np.mean([findings.tables[stack]["uniform"][place] for stack, place in rows[0].setting.places])
+    line = level(axes, float(uniform), "a uniform head", ":")
+    make_log(axes, "x", lowest, 1.0)
+    axes.set_ylim(-0.02, 1.03)
+    name_axes(axes, task.name, "spread (log; 1 is uniform)", "attention on the supporting facts")
+    key(figure, [*handles, *([line] if line else [])])
+    return Picture(f"sight-{task.slug}", png(figure), f"Heads on {task.name}: support against spread, row by row.")
+
+
+def _last_layer(findings: Findings, places: list[tuple[int, int]], table: str) -> np.ndarray:
+    return np.concatenate([findings.tables[stack][table][place, -1] for stack, place in places])
+
+
+def _routes(findings: Findings, task: Task) -> Picture | None:
+    rows = [row for row in task.rows if "usage" in findings.tables[row.setting.places[0][0]]][:MOST_ROWS]
+    if not rows:
+        return None
+    figure, axes = blank(findings.source, height=3.4 + 0.2 * len(rows))
+    told = [_draw_shares(axes, _shares(findings, row), row) for row in rows]
+    layers, heads = max(_shares(findings, row).shape[1:] for row in rows)
+    middles = [layer * (heads + 1) + (heads - 1) / 2 for layer in range(layers)]
+    axes.set_xticks(middles, [f"layer {layer}" for layer in range(layers)])
+    axes.set_ylim(0, 1.03)
+    name_axes(axes, task.name, "heads, most used first", "share of tokens routed to it")
+    key(figure, [handle(row_look(row), short(row.name), marker=True) for row in rows])
+    return Picture(f"routes-{task.slug}", png(figure), f"Shares of use on {task.name}, last layer: {'; '.join(told)}.")
+
+
+def _shares(findings: Findings, row: Row) -> np.ndarray:
+    """Members × layers × heads, each layer's most used first."""
+    return -np.sort([-findings.tables[stack]["usage"][place] for stack, place in row.setting.places], -1)
+
+
+def _draw_shares(axes: Axes, shares: np.ndarray, row: Row) -> str:
+    """A line a layer and replicate, and where all would be alike; gives the ends of the last layer in words."""
+    _, layers, heads = shares.shape
+    look = row_look(row)
+    for layer in range(layers):
+        x = layer * (heads + 1) + np.arange(heads)
+        axes.plot(x, shares[:, layer].T, color=look.colour, marker=look.marker, markersize=3.5, alpha=0.6, linewidth=1)
+        alike = float(shares[:, layer].mean())
+        axes.plot([x[0] - 0.4, x[-1] + 0.4], [alike, alike], ":", color=GREY, linewidth=1.4)
+    last = shares[:, -1].mean(0)
+    return f"{row.name}: from {last[0]:.2f} to {last[-1]:.2f}"

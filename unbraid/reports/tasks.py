@@ -1,0 +1,55 @@
+"""See the settings of a run of models task by task: each task has the same rows, and a row looks the same in all."""
+
+from dataclasses import dataclass
+
+from unbraid.config import Tree
+from unbraid.reports.findings import Findings, Setting
+from unbraid.reports.phrases import phrase
+
+TASK = "world."
+
+
+@dataclass(frozen=True)
+class Row:
+    """A setting without its task."""
+
+    name: str
+    setting: Setting
+    place: int
+    """The same for rows of one name in every task."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """The rows of one task; its name is in words."""
+
+    name: str
+    rows: list[Row]
+
+    @property
+    def slug(self) -> str:
+        return "".join(letter if letter.isalnum() else "-" for letter in self.name)
+
+
+def tasks(findings: Findings) -> list[Task]:
+    """In swept order; what was swept of the world tells tasks apart, everything else the rows."""
+    found: dict[str, list[tuple[str, Setting]]] = {}
+    for setting in findings.settings:
+        own = {path: value for path, value in setting.swept.items() if path.startswith(TASK)}
+        rest = {path: value for path, value in setting.swept.items() if path not in own}
+        name = _words(own) or str(findings.config.get("world", {}).get("task", "all stories"))
+        found.setdefault(name, []).append((_words(rest) or "the one setting", setting))
+    rows = list(dict.fromkeys(row for each in found.values() for row, _ in each))
+    return [Task(name, [Row(row, setting, rows.index(row)) for row, setting in each]) for name, each in found.items()]
+
+
+def _words(swept: Tree) -> str:
+    said = [_word(path, value) for path, value in swept.items()]
+    return ", ".join(part for part in said if part)
+
+
+def _word(path: str, value: object) -> str:
+    """A case, a task or a part of settings needs no name."""
+    if path in ("case", "world.task") or isinstance(value, dict):
+        return phrase(value)
+    return f"{path.split('.')[-1]} {phrase(value)}"

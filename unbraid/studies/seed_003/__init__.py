@@ -1,0 +1,6 @@
+"""What seed 003 claims: nine mechanisms for training dictionaries."""
+
+from unbraid.studies.claims import Claim
+from unbraid.studies.seed_003.planted import PLANTED
+
+SEED_003: tuple[Claim, ...] = PLANTED

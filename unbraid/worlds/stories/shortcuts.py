@@ -1,0 +1,35 @@
+"""How often rules of thumb are right: what a score on a task has to be held against."""
+
+import numpy as np
+
+from unbraid.axes import Float, Int
+from unbraid.worlds.stories.drawing import at, one_of
+from unbraid.worlds.stories.guesses import asked
+from unbraid.worlds.stories.task import LOOKS, Tale, Task
+
+
+def accuracies(task: Task, tale: Tale) -> dict[str, float]:
+    """`chance` is the best of the rules that do not look at the question."""
+    guesses = {**_majorities(tale.answers, len(task.answers)), **task.guess(tale)}
+    scores = {name: float(at(guess, tale.answers).mean()) for name, guess in guesses.items()}
+    scores["chance"] = max(score for name, score in scores.items() if not name.startswith(LOOKS))
+    if task.askable:
+        scores["without the question"] = _best_without_the_question(task, tale)
+    return scores
+
+
+def _majorities(answers: Int[np.ndarray, "b q"], classes: int) -> dict[str, Float[np.ndarray, "b q c"]]:
+    shares = one_of(answers, classes).mean(0)
+    each = one_of(shares.argmax(-1), classes).astype(float)
+    overall = one_of(shares.mean(0).argmax(), classes).astype(float)
+    return {
+        "majority answer": np.broadcast_to(overall, (*answers.shape, classes)),
+        "majority by question": np.broadcast_to(each, (*answers.shape, classes)),
+    }
+
+
+def _best_without_the_question(task: Task, tale: Tale) -> float:
+    """Any of what is known may be asked for: the largest share of it that has one answer."""
+    known = np.stack([asked(task.script, tale, name) for name in task.askable], axis=-1)
+    shares = one_of(known, len(task.answers)).sum(2) / (known >= 0).sum(-1, keepdims=True)
+    return float(shares.max(-1).mean())
