@@ -117,6 +117,14 @@ class Run:
             raise Refusal(f"{self.path} has no scores yet (it is {state}); finish it: `{self.how_to_go_on}`")
         return read_record(self.path / "scores.json", "settings", "differences")
 
+    def settings(self) -> list[Tree]:
+        """The settings of `scores.json`, each with what it was judged by on a model beside its own scores.
+
+        Where both have a score of one name, it is that of `scores.json`.
+        """
+        judged = {json.dumps(card["setting"]): card for card in self.judged().get("settings", [])}
+        return [_beside(card, judged.get(json.dumps(card["setting"]))) for card in self.scores()["settings"]]
+
     def judged(self) -> Tree:
         """What `judged.json` holds: how its dictionaries do on a model; empty where they were not judged."""
         path = self.path / "judged.json"
@@ -150,6 +158,20 @@ class Run:
             yield
         finally:
             lock.release()
+
+
+def _beside(card: Tree, judged: Tree | None) -> Tree:
+    """A setting's card with the scores of another, its replicates in the order of the first."""
+    if judged is None:
+        return card
+    places = {member["replicate"]: place for place, member in enumerate(judged["members"])}
+    order = [places[member["replicate"]] for member in card["members"]]
+    more = {
+        name: {**score, "members": [score["members"][place] for place in order]}
+        for name, score in judged["metrics"].items()
+        if name not in card["metrics"]
+    }
+    return {**card, "metrics": {**card["metrics"], **more}}
 
 
 def all_runs(parent: Path) -> list[Run]:

@@ -159,7 +159,7 @@ def judgement(settings: list[dict[str, Any]]) -> dict[str, Any]:
                 "error": 0.005,
                 "chance": value - 0.08,
                 "ceiling": None,
-                "members": [],
+                "members": [value + own] * len(one["members"]),
             }
             for k, value in steps.items()
         }
@@ -168,10 +168,12 @@ def judgement(settings: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "model": "stories15M",
         "site": "blocks.3.hook_resid_post",
+        "text": "stories.jsonl",
+        "labelled": ["ag_news.jsonl", "emotion.jsonl"],
         "settings": cards,
         "differences": [],
         "beside": {"raw activations": raw, "the mean": {}},
         "probes": {"ag_news": {}, "emotion": {}},
         "letters": {},
-        "warnings": [],
+        "warnings": ["Letters are <few>."],
     }

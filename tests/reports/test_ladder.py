@@ -1,6 +1,7 @@
 """A ladder's figures: what is drawn at equal L0 is what the closed forms of `ladders.py` say."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from unbraid.reports.ladder import Case, Ladder, read_ladder, shared_l0
 from unbraid.reports.pareto_figures import distinct, front, highlighted, pareto, points
 from unbraid.reports.probing_figures import chosen, probe_line, probing
 from unbraid.reports.rung_figures import rungs, total_loss, usage
+from unbraid.reports.sections import scored
 from unbraid.statistics import estimate
 
 
@@ -124,6 +126,7 @@ def test_the_forest_tells_every_mechanism_and_what_cannot_be_had_apart(findings:
     assert [one.name.removeprefix("adds-") for one in plate.pictures] == [
         *("recovered", "explained_variance", "dead"),
         *("redundancy", "correlation", "absorption"),
+        *("probe_1", "probe_5"),
     ]
     mean = np.mean([ladders.effect("recovered", {"dynamic_pairs"}, seed) for seed in SEEDS])
     assert f"dynamic pairs in company +{mean:.3f} [" in plate.pictures[0].alt
@@ -247,7 +250,8 @@ def test_paths_are_drawn_with_intervals_where_they_are_measured(
 ):
     plate = pareto(findings)
     assert [one.name for one in plate.pictures] == [
-        *("pareto-l0-explained_variance", "pareto-l0-recovered", "pareto-explained_variance-recovered")
+        *("pareto-l0-explained_variance", "pareto-l0-recovered", "pareto-explained_variance-recovered"),
+        "pareto-l0-probe_1",
     ]
     assert [case.name for case in highlighted(ladder)][:3] == ["plain", "run-1", "all"]
     lines = [np.array(line.get_xydata()) for line in unsaved[1].axes[0].get_lines()]
@@ -259,6 +263,32 @@ def test_paths_are_drawn_with_intervals_where_they_are_measured(
     across, up = points(ladder.plain, "l0", "recovered")[0]
     assert any(tuple(line[:, 0]) == across.interval and np.allclose(line[:, 1], plain[0][1]) for line in lines)
     assert any(tuple(line[:, 1]) == up.interval and np.allclose(line[:, 0], plain[0][0]) for line in lines)
+
+
+def test_without_a_truth_the_first_mechanism_alone_and_those_that_explain_most_are_highlighted(ladder: Ladder):
+    def blind(case: Case) -> Case:
+        known = [
+            replace(one, scores={name: score for name, score in one.scores.items() if name != "recovered"})
+            for one in case.settings
+        ]
+        return Case(case.name, case.mechanisms, known)
+
+    kept = {name: blind(case) for name, case in ladder.cases.items() if not name.startswith(("run-", "without-"))}
+    names = [case.name for case in highlighted(Ladder(kept))]
+    assert names[:3] == ["plain", "alone-adaptive_tau", "all"]
+    assert len(names) == 5
+
+
+def test_scores_on_a_model_stand_beside_the_others(findings: Findings, ladder: Ladder):
+    """Each mechanism adds .004 to every probe, whatever the L0."""
+    assert findings.settings[0].value("probe_1") == 0.66
+    found = {(one.addition.mechanism, one.addition.where): one for one in effects(ladder, "probe_1")}
+    assert found["adaptive_tau", "alone"].difference.estimate.value == pytest.approx(0.004)
+    assert "adds-probe_1" in [one.name for one in additions(findings).pictures]
+    said = scored(findings)
+    assert "Judged on stories15M, blocks.3.hook_resid_post" in said
+    assert "one coordinate of the activations themselves has 0.630" in said
+    assert "Letters are &lt;few&gt;." in said
 
 
 def test_a_case_of_two_names_is_highlighted_once(ladder: Ladder):

@@ -161,6 +161,50 @@ def test_a_claim_not_yet_run_is_said_to_be_so(
     assert len(all_runs(runs)) == 1
 
 
+@pytest.fixture
+def absent(claims: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Claim:
+    """A claim about a study of a model that is not on this machine, before the two others."""
+    monkeypatch.chdir(tmp_path)
+    study = tmp_path / "model.toml"
+    study.write_text(
+        TINY.replace(
+            "[world]\ndimensions = 8\nfeatures = 12\nactive = 2.0\n",
+            '[world]\nkind = "activations"\n'
+            '[world.capture]\nmodel = "real-data/none"\ntext = "real-data/none.txt"\nsite = "model.layers.1"\n',
+        )
+    )
+    made = ledger.CLAIMS["000-sparser"].model_copy(update={"id": "000-model", "study": str(study)})
+    monkeypatch.setattr(ledger, "CLAIMS", {made.id: made, **ledger.CLAIMS})
+    return made
+
+
+def test_a_study_whose_model_is_not_here_is_not_run_and_says_how_to_get_it(
+    absent: Claim, runs: Path, capsys: pytest.CaptureFixture[str]
+):
+    code, out, err = unbraid(capsys, "claims", "--json", "--runs", runs)
+    assert code == 0, err
+    found = entries(out)
+    assert [entry["verdict"] for entry in found.values()] == ["not run", "holds", "fails"]
+    assert found["000-model"]["why"].endswith("; `make real-data` makes it")
+    assert found["000-model"]["title"] == "A tiny study"
+    assert found["000-sparser"]["why"] == ""
+    assert len(all_runs(runs)) == 1
+    code, out, _ = unbraid(capsys, "claims", "--runs", runs)
+    assert code == 0
+    assert "make real-data" in " ".join(out.split())
+    assert "3 claims: 1 hold, 1 fail, 1 not run." in out
+    assert "make real-data" in (runs / "claims-small.html").read_text()
+
+
+def test_listing_needs_no_models(absent: Claim, runs: Path, capsys: pytest.CaptureFixture[str]):
+    code, out, _ = unbraid(capsys, "claims", "--list", "--runs", runs)
+    assert code == 0
+    assert "000-model" in out
+    assert "`make real-data` makes it" in " ".join(out.split())
+    assert not runs.exists()
+    assert not Path("activations").exists()
+
+
 def test_listing_runs_nothing(claims: None, runs: Path, capsys: pytest.CaptureFixture[str]):
     code, out, _ = unbraid(capsys, "claims", "--list", "--runs", runs)
     assert code == 0

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from unbraid.errors import Refusal
-from unbraid.studies.measures import Cell, Difference, EqualL0, Level, Matched, Nearer, Panels
+from unbraid.studies.measures import Cell, Difference, EqualL0, Level, Matched, Nearer, Panels, Relative
 from unbraid.studies.results import Results
 from unbraid.studies.rules import Above
 
@@ -45,6 +45,16 @@ def test_the_chance_of_a_difference_is_the_difference_of_chances():
     cards = card({"weight": 1}, chance=0.3, mmcs=FIVE), card({"weight": 2}, chance=0.1, mmcs=FIVE)
     found = Difference(metric="mmcs", of={"weight": 1}, minus={"weight": 2}).measure(results(*cards))
     assert found.chance == pytest.approx(0.2)
+
+
+def test_a_relative_difference_is_a_share_of_the_other():
+    one, other = (
+        card({"weight": 1}, mmcs=[90.0, 180.0, 45.0, 9.0, 18.0]),
+        card({"weight": 2}, mmcs=[100.0, 200.0, 50.0, 10.0, 20.0]),
+    )
+    found = Relative(metric="mmcs", of={"weight": 1}, minus={"weight": 2}).measure(results(one, other))
+    assert found.estimate.interval == pytest.approx((-0.1, -0.1))
+    assert (found.pairs, found.chance) == (5, None)
 
 
 def test_four_shared_replicates_are_four_pairs():

@@ -16,7 +16,10 @@ from unbraid.reports.words import MISSING, interval, number, wording
 from unbraid.statistics import Difference, paired_difference
 from unbraid.statistics.matched import compare
 
-SHOWN = ("recovered", "explained_variance", "dead", "redundancy", "correlation", "absorption")
+SHOWN = (
+    *("recovered", "explained_variance", "dead", "redundancy", "correlation", "absorption"),
+    *("loss_recovered", "probe_1", "probe_5"),
+)
 LOOKS = {"alone": (COLOURS[0], "o", 0.05), "in company": (COLOURS[1], "s", -0.2)}
 """Colour, marker, and how far above the middle of a row."""
 SIGNS = {"higher": "▲", "lower": "▼", "undecided": "○"}

@@ -171,7 +171,7 @@ def read_findings(run: Run) -> Findings:
     return Findings(
         run,
         run.config(),
-        [read_setting(index, setting) for index, setting in enumerate(scores["settings"])],
+        [read_setting(index, setting) for index, setting in enumerate(run.settings())],
         scores["differences"],
         [read_log(folder / "log.jsonl") for folder in run.stacks()],
         [read_arrays(folder / "tables.safetensors") for folder in run.stacks()],

@@ -57,7 +57,7 @@ def print_ledger(entries: Sequence[Tree]) -> None:
         table.add_column(Text(name), justify="right", no_wrap=True)
     table.add_column(Text("verdict"), no_wrap=True)
     for entry in entries:
-        claim = Text.assemble((entry["id"], "bold"), f"\n({entry['published']})")
+        claim = Text.assemble((entry["id"], "bold"), f"\n({entry['published']})", entry["why"] and f"\n{entry['why']}")
         table.add_row(claim, *map(Text, [*_numbers(entry), VERDICTS[entry["verdict"]]]))
     console = Console(highlight=False)
     console.print(table)
@@ -70,6 +70,8 @@ def print_claims(entries: Sequence[Tree]) -> None:
     for entry in entries:
         console.print(Text(entry["id"], style="bold"), Text(f"({entry['study']})"))
         console.print(Text(f"  {entry['statement']}"))
+        if entry["why"]:
+            console.print(Text(f"  {entry['why']}"))
 
 
 def tally(entries: Sequence[Tree]) -> str:
@@ -88,7 +90,8 @@ def deciding(entry: Tree) -> Tree | None:
 
 def _row(entry: Tree) -> list[markup.Cell]:
     figure = Link(f"#{entry['id']}", "see it") if entry["parts"] else MISSING
-    return [entry["statement"], entry["published"], *_numbers(entry), VERDICTS[entry["verdict"]], figure]
+    statement = " ".join(filter(None, (entry["statement"], entry["why"])))
+    return [statement, entry["published"], *_numbers(entry), VERDICTS[entry["verdict"]], figure]
 
 
 def _numbers(entry: Tree) -> list[str]:

@@ -23,11 +23,14 @@ from unbraid.reports.canvas import (
     shared,
 )
 from unbraid.reports.findings import Findings, Score
-from unbraid.reports.ladder import PUBLISHED, Case, Ladder, read_ladder, shared_l0
+from unbraid.reports.ladder import ALONE, PUBLISHED, Case, Ladder, read_ladder, shared_l0
 from unbraid.reports.methods import method_look
 from unbraid.reports.words import number, wording
 
-PAIRS = (("l0", "explained_variance"), ("l0", "recovered"), ("explained_variance", "recovered"))
+PAIRS = (
+    *(("l0", "explained_variance"), ("l0", "recovered"), ("explained_variance", "recovered")),
+    *(("l0", "loss_recovered"), ("l0", "probe_1")),
+)
 PALE = "#c4c4c4"
 BEST = 2
 """How many cases are highlighted because they recover most."""
@@ -39,10 +42,15 @@ Points = list[tuple[Score, Score]]
 
 
 def highlighted(ladder: Ladder) -> list[Case]:
-    """Plain, the first mechanism, all of them, and those that recover most at the L0 that most cases have."""
-    first, every = ladder.rungs[1:2], list(ladder.cases.values())
-    l0 = shared_l0(every, "recovered", ladder.plain)
-    found = {case.name: np.mean([path.at(l0) for path in case.paths("recovered").values()]) for case in every if l0}
+    """Plain, the first mechanism, all of them, and those that recover most at the L0 that most cases have.
+
+    Without a truth to recover, those that explain most variance.
+    """
+    every = list(ladder.cases.values())
+    first = ladder.rungs[1:2] or [case for case in every if case.name.startswith(ALONE)][:1]
+    metric = "recovered" if any("recovered" in one.scores for one in ladder.plain.settings) else "explained_variance"
+    l0 = shared_l0(every, metric, ladder.plain)
+    found = {case.name: np.mean([path.at(l0) for path in case.paths(metric).values()]) for case in every if l0}
     known = [case for case in every if np.isfinite(found.get(case.name, np.nan))]
     ranked = sorted(known, key=lambda case: -found[case.name])
     chosen = distinct([ladder.plain, *first, *([ladder.whole] if ladder.whole else [])])
@@ -59,18 +67,18 @@ def distinct(cases: Sequence[Case]) -> list[Case]:
 
 
 def pareto(findings: Findings) -> Plate:
-    """Three pictures, a line a case along its path."""
+    """A picture for every two scores the run has, a line a case along its path."""
     ladder = read_ladder(findings)
     drawn = [_picture(findings, ladder, x, y) for x, y in PAIRS] if ladder else []
     caption = (
         "Each line is a case along its strengths of sparsity, each point a mean over seeds with 95 % intervals both "
         "ways (often narrower than the marker). In colour: plain, the first mechanism, all of them, and two more that "
-        "recover most at the L0 that most cases have; in grey the others, without intervals. Black dots: the "
-        "front, the points that no other of any case beats on both axes; picked from noisy means, it flatters a "
-        "little. Up is better; so is left for L0. A case that fires less than a tenth "
+        "recover most (without a truth: explain most) at the L0 that most cases have; in grey the others, without "
+        "intervals. Black dots: the front, the points that no other of any case beats on both axes; picked from noisy "
+        "means, it flatters a little. Up is better; so is left for L0. A case that fires less than a tenth "
         "of the middle L0 is beyond the left edge. Chance is drawn where it is near, else told in the legend."
     )
-    return Plate("Pareto front: L0, explained variance, recovery", caption, [picture for picture in drawn if picture])
+    return Plate("Pareto front: what sparsity is paid with", caption, [picture for picture in drawn if picture])
 
 
 def points(case: Case, x: str, y: str) -> Points:

@@ -47,7 +47,20 @@ def scored(findings: Findings) -> str:
         meaning = f"{error_bar(findings)} {MODEL_CHANCE}"
     if not findings.is_planted:
         meaning = f"{error_bar(findings)} Chance is answering the mean. There is no planted truth, and so no ceiling."
-    return markup.paragraph(meaning) + _tables(findings, metrics)
+    return markup.paragraph(meaning) + _judged(findings.judged) + _tables(findings, metrics)
+
+
+def _judged(judged: Tree) -> str:
+    """Where dictionaries were judged on a model: on what, beside what, and what to be wary of."""
+    if not judged:
+        return ""
+    raw = judged["beside"]["raw activations"].get("probe_1")
+    beside = f" A probe on one coordinate of the activations themselves has {raw['value']:.3f}." if raw else ""
+    said = (
+        f"Judged on {judged['model']}, {judged['site']}: reconstructions spliced in on {judged['text']}; probes on "
+        f"{', '.join(judged['labelled']) or 'nothing'}. There chance is a random dictionary of the same size.{beside}"
+    )
+    return "".join(markup.paragraph(sentence) for sentence in (said, *judged["warnings"]))
 
 
 def compared(findings: Findings, level: int) -> str:

@@ -234,8 +234,9 @@ METRICS = {
 
 PICTURED = ("evenness", "hopkins", "clusters", "clustered")
 TAUGHT = ("accuracy", "support_best", "support_mass", "spread", "separation", "steps_to_95", "parameters", "seconds")
-MAIN = ("mmcs", "mcc", "recovered", "f1", "explained_variance", "l0", "dead", *PICTURED, *TAUGHT)
-FEW = ("mmcs", "f1", "l0", *PICTURED, "accuracy", "support_best", "spread")
+JUDGED = ("loss_recovered", "probe_1")
+MAIN = ("mmcs", "mcc", "recovered", "f1", "explained_variance", "l0", "dead", *JUDGED, *PICTURED, *TAUGHT)
+FEW = ("mmcs", "f1", "l0", *JUDGED, *PICTURED, "accuracy", "support_best", "spread")
 PLOTTED = ("mmcs", "mcc", "recovered", "f1", "evenness", "hopkins", "clustered")
 UNPLANTED = ("explained_variance",)
 """What is plotted, and ranked by, where no truth was planted."""

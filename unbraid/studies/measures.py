@@ -2,6 +2,7 @@
 
 level        v                                   against chance, or 0 where there is none
 difference   v(of) - v(minus)                    paired by replicate
+relative     v(of) / v(minus) - 1                paired by replicate
 matched      v(of) - v(minus) where both have the same `by`, interpolated between their settings
 equal_l0     v(of) - v(minus) over all L0 that both families pass through, as unbraid.statistics.matched compares
 nearer       |v(of) - target| - |v(minus) - target|, mean over their settings
@@ -63,6 +64,21 @@ class Difference(Measure):
         chances = [results.chance(self.metric, where) for where in (self.of, self.minus)]
         difference = paired_difference(ours, theirs)
         return Measured(difference.estimate, difference.pairs, _minus(*chances))
+
+    def selections(self) -> list[Where]:
+        return [self.of, self.minus]
+
+
+class Relative(Measure):
+    """By what share one choice of settings is above another."""
+
+    kind: Literal["relative"] = "relative"
+    of: Where
+    minus: Where
+
+    def measure(self, results: Results) -> Measured:
+        ours, theirs = (results.values(self.metric, where) for where in (self.of, self.minus))
+        return _measured({key: ours[key] / theirs[key] - 1 for key in sorted(ours.keys() & theirs.keys())}, None)
 
     def selections(self) -> list[Where]:
         return [self.of, self.minus]
@@ -174,6 +190,7 @@ class Panels(Measure):
 MEASURES: dict[str, type[Measure]] = {
     "level": Level,
     "difference": Difference,
+    "relative": Relative,
     "matched": Matched,
     "equal_l0": EqualL0,
     "nearer": Nearer,

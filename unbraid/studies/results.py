@@ -16,18 +16,14 @@ ByReplicate = dict[str, float]
 
 @dataclass(frozen=True)
 class Results:
-    """The settings of `scores.json`, and the configuration they are settings of.
-
-    A score of `judged.json` stands beside those of its setting; where both have one, it is that of `scores.json`.
-    """
+    """The settings of a run with their scores, also on a model, and the configuration they are settings of."""
 
     settings: list[Tree]
     config: Tree
 
     @classmethod
     def read(cls, run: Run) -> "Results":
-        scored, judged = run.scores()["settings"], run.judged().get("settings", [])
-        return cls([_with_judged(card, judged) for card in scored], run.config())
+        return cls(run.settings(), run.config())
 
     def values(self, metric: str, where: Where) -> ByReplicate:
         """The metric's mean over the settings chosen, for every replicate that all of them have."""
@@ -51,21 +47,6 @@ class Results:
             known = [card["label"] for card in self.settings]
             raise Refusal(f"the study has no setting with {where}; it has: {'; '.join(known)}")
         return cards
-
-
-def _with_judged(card: Tree, judged: list[Tree]) -> Tree:
-    """A setting's card with the scores it was judged by, its replicates in the order of the card."""
-    found = next((one for one in judged if one["setting"] == card["setting"]), None)
-    if found is None:
-        return card
-    order = [member["replicate"] for member in card["members"]]
-    metrics = {name: _in_order(found, name, order) for name in found["metrics"]}
-    return {**card, "metrics": {**metrics, **card["metrics"]}}
-
-
-def _in_order(card: Tree, metric: str, order: list[str]) -> Tree:
-    values = _by_replicate(card, metric)
-    return {**card["metrics"][metric], "members": [values.get(replicate) for replicate in order]}
 
 
 def matches(setting: Tree, config: Tree, where: Where) -> bool:

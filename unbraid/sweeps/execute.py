@@ -25,7 +25,7 @@ from unbraid.sweeps.model_work import ModelWork
 from unbraid.sweeps.plan import plan, refuse_too_large
 from unbraid.sweeps.summary import summarise
 
-TOKEN_SPLICED = 30
+TOKEN_SPLICED = 50
 """How many tokens could be encoded while one runs through a model, about."""
 SAMPLE_FITTED, SAMPLE_PICTURED = 2e6, 1.6e7
 """About what a sample costs a baseline and a picture, in the multiplications of a training step that take as long."""

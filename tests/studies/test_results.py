@@ -1,0 +1,56 @@
+"""What a study says is read from its files: scores, and beside them what it was judged by on a model."""
+
+import pytest
+
+from unbraid.errors import Refusal
+from unbraid.files import write_json
+from unbraid.runs import Run
+from unbraid.studies.results import Results
+
+
+def members(replicates):
+    return [{"stack": 0, "member": i, "seed": i, "replicate": name} for i, name in enumerate(replicates)]
+
+
+def metric(values, chance=None):
+    return {"value": 0.0, "interval": None, "chance": chance, "ceiling": None, "members": values}
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Two settings in other orders in the two files, and replicates too."""
+    (tmp_path / "config.toml").write_text("seed = 0\n")
+    scored = [
+        {"label": f"w {w}", "setting": {"w": w}, "members": members("ab"), "metrics": {"l0": metric([w, w + 1.0])}}
+        for w in (1, 2)
+    ]
+    judged = [
+        {
+            "label": f"w {w}",
+            "setting": {"w": w},
+            "members": members("ba"),
+            "metrics": {"l0": metric([70.0, 80.0]), "probe_1": metric([w + 0.5, w + 0.25], chance=w / 10)},
+        }
+        for w in (2, 1)
+    ]
+    write_json(tmp_path / "scores.json", {"settings": scored, "differences": []})
+    write_json(tmp_path / "judged.json", {"settings": judged, "warnings": []})
+    return Run(tmp_path)
+
+
+def test_judged_scores_stand_beside_by_setting_and_replicate(run):
+    found = Results.read(run)
+    assert found.values("probe_1", {"w": 1}) == {"a": 1.25, "b": 1.5}
+    assert found.values("probe_1", {"w": 2}) == {"a": 2.25, "b": 2.5}
+    assert found.chance("probe_1", {"w": 2}) == 0.2
+
+
+def test_a_score_of_one_name_is_that_of_the_run_itself(run):
+    assert Results.read(run).values("l0", {"w": 1}) == {"a": 1, "b": 2}
+
+
+def test_a_run_that_was_not_judged_has_its_own_scores_only(run):
+    (run.path / "judged.json").unlink()
+    assert Results.read(run).values("l0", {"w": 2}) == {"a": 2, "b": 3}
+    with pytest.raises(Refusal, match="did not measure 'probe_1'"):
+        Results.read(run).values("probe_1", {"w": 2})
