@@ -42,6 +42,6 @@ def test_questions_are_grouped_by_answer_order_and_distance(world):
     first = batches[0]
     expected = int(first.asked[0, 0]) - int(first.support[0, 0].nonzero().max())
     assert far[0].item() == expected
-    assert sorted(set(quarters.tolist())) == list(range(len(set(quarters.tolist()))))
+    assert set(quarters.tolist()) <= {0, 1, 2, 3}
     apart = torch.cat([back(batch) for batch in batches])
     assert apart[quarters == 0].max() <= apart[quarters == quarters.max()].min()
