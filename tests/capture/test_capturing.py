@@ -14,6 +14,7 @@ from unbraid.capture.capturing import Capturing, capture
 from unbraid.capture.manifest import read_manifest
 from unbraid.capture.shards import Shards
 from unbraid.capture.sites import site
+from unbraid.capture.windows import context_of
 from unbraid.errors import Refusal
 from unbraid.progress import Silent
 
@@ -147,6 +148,15 @@ def test_a_folder_with_another_model_or_text_is_refused(llama, bert, text, tmp_p
         made(llama, text, tmp_path / "out")
 
 
+def test_the_same_text_by_another_path_goes_on(llama, text, tmp_path):
+    made(llama, text, tmp_path / "out")
+    (tmp_path / "out" / "00001.safetensors").unlink()
+    before = read_manifest(tmp_path / "out")
+    shutil.copy(text, tmp_path / "copied.txt")
+    made(llama, tmp_path / "copied.txt", tmp_path / "out")
+    assert read_manifest(tmp_path / "out") == before
+
+
 def test_a_folder_with_other_files_is_refused(llama, text, tmp_path):
     with pytest.raises(Refusal, match="holds other files"):
         made(llama, text, tmp_path)
@@ -159,9 +169,20 @@ def test_a_full_disk_is_seen_before_starting(llama, text, tmp_path, monkeypatch)
     assert not list((tmp_path / "out").glob("*.safetensors"))
 
 
-def test_a_context_longer_than_the_models_is_refused(llama, text, tmp_path):
-    with pytest.raises(Refusal, match="takes 32 tokens at most"):
-        made(llama, text, tmp_path / "out", context=33)
+@pytest.mark.parametrize("context", [2, 33])
+def test_a_context_that_cannot_be_is_refused(llama, text, tmp_path, context):
+    """A window of two would hold the beginning and the end of a text and nothing between."""
+    with pytest.raises(Refusal, match=r"takes 32 tokens at most, 2 of them special; accepted: 3 to 32"):
+        made(llama, text, tmp_path / "out", context=context)
+    made(llama, text, tmp_path / "out", context=3)
+    assert set(Shards.open(tmp_path / "out").column("positions", np.arange(20))) == {1}
+
+
+def test_a_tokenizer_that_takes_less_than_the_model_decides(llama, monkeypatch):
+    monkeypatch.setattr(llama.tokenizer, "model_max_length", 20)
+    assert context_of(llama, None) == 20
+    with pytest.raises(Refusal, match="accepted: 3 to 20"):
+        context_of(llama, 21)
 
 
 def test_a_damaged_shard_is_refused(llama, text, tmp_path):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from unbraid.metrics.absorption import SHARE, WARNING, Families, count_absorption
+from unbraid.metrics.absorption import SHARE, Families, count_absorption
 from unbraid.metrics.recovery import cosines, match
 
 PARENTS = torch.tensor([-1, -1, -1, 0, 0, 1])
@@ -205,8 +205,3 @@ def test_counts_of_parts_add_up():
     parts = counted(mixed(1.0), absorbing, SAMPLES[:2]) + counted(mixed(1.0), absorbing, SAMPLES[2:])
     for name in ("fired", "absorbed", "with_child", "fraction"):
         torch.testing.assert_close(getattr(parts, name), getattr(whole, name))
-
-
-def test_the_warning_is_one_that_can_be_shown():
-    assert "16k" in WARNING
-    assert "deceptively low" in WARNING

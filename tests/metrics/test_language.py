@@ -59,3 +59,14 @@ def test_the_error_is_that_of_a_mean_over_windows():
     found = errors(one, one, part(np.ones(400), each + 5, each), rng)
     assert found["ce"] == pytest.approx(each.std() / 20, rel=0.2)
     assert found["loss_recovered"] == 0
+
+
+def test_one_window_says_nothing_of_luck():
+    """A window without predictions counts for none; beside two others it changes nothing."""
+    for tokens in ([3.0], [3.0, 0.0]):
+        one = part(tokens, [6.0, 0.0][: len(tokens)], [1.0, 0.0][: len(tokens)])
+        assert errors(one, one, one, np.random.default_rng(0)) == dict.fromkeys(
+            ("ce", "kl", "loss_recovered", "kl_recovered")
+        )
+    two = part([3, 3, 0, 0, 0], [6, 9, 0, 0, 0], [1, 2, 0, 0, 0])
+    assert errors(two, two, two, np.random.default_rng(0))["ce"] == pytest.approx(0.5 / 2**0.5, rel=0.2)

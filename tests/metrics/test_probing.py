@@ -45,6 +45,14 @@ def test_without_a_feature_for_the_class_the_score_is_chance(rng):
         assert found.value == pytest.approx(CHANCE, abs=4 * found.error)
 
 
+def test_two_classes_are_one_question_with_the_error_of_one(rng):
+    """2,000 test texts: √(p(1-p)/2000), and not that over √2 as from 4,000."""
+    data = without(planted(rng, texts=4000, classes=2), [0, 1])
+    found = probe(Labelled(data.rows, data.classes, np.arange(4000) < 2000), rng, (1,))["1"]
+    assert found.value == pytest.approx(0.8, abs=4 * found.error)
+    assert found.error == pytest.approx(np.sqrt(found.value * (1 - found.value) / 2000))
+
+
 def test_a_class_that_is_most_of_the_texts_is_no_head_start(rng):
     """Nine of ten texts are of one class: without balance the constant answer would score .9."""
     labels = (rng.random(4000) < 0.9).astype(int)

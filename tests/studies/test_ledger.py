@@ -151,6 +151,17 @@ def test_the_page_has_every_claim_and_needs_nothing_else(claims: None, runs: Pat
     assert f'href="{run.name}/report.html"' in text
 
 
+def test_a_figure_that_was_not_drawn_is_said_to_be_missing(
+    claims: None, runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    changed = ledger.CLAIMS["000-nothing"].model_copy(update={"figures": ("score-mmcs", "score-none")})
+    monkeypatch.setitem(ledger.CLAIMS, "000-nothing", changed)
+    unbraid(capsys, "claims", "-q", "--runs", runs)
+    text = (runs / "claims-small.html").read_text()
+    assert "Figure score-none was not drawn." in text
+    assert "Figure score-mmcs was not drawn." not in text
+
+
 def test_a_claim_not_yet_run_is_said_to_be_so(
     claims: None, runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):

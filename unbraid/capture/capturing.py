@@ -8,7 +8,6 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
@@ -17,6 +16,7 @@ from pydantic import Field
 from unbraid.axes import Tensor
 from unbraid.capture.manifest import (
     FILE,
+    Dtype,
     Manifest,
     Origin,
     fingerprint,
@@ -29,13 +29,11 @@ from unbraid.capture.shards import Shards, write_shard
 from unbraid.capture.sites import Site, read
 from unbraid.capture.texts import documents
 from unbraid.capture.texts import fingerprint as text_fingerprint
-from unbraid.capture.windows import Window, by_length, padded, windows
+from unbraid.capture.windows import Window, by_length, context_of, padded, windows
 from unbraid.config import Record
 from unbraid.errors import Refusal
 from unbraid.progress import Watcher
 
-LONGEST = 1024
-"""The longest window, where a model could take more and no context was asked for."""
 ROW_BYTES = 12
 """What a row takes beside its activations."""
 
@@ -44,7 +42,7 @@ class Capturing(Record):
     """How many tokens are kept (None: all), in what type, in windows of what length; `batch` tokens run at a time."""
 
     tokens: int | None = Field(default=None, ge=1)
-    dtype: Literal["float32", "bfloat16"] = "float32"
+    dtype: Dtype = "float32"
     context: int | None = Field(default=None, ge=2)
     batch: int = Field(default=4096, ge=1)
     shard_bytes: int = Field(default=64 << 20, ge=1)
@@ -53,7 +51,7 @@ class Capturing(Record):
 def capture(model: Model, site: Site, text: Path, folder: Path, settings: Capturing, watcher: Watcher) -> Shards:
     """Make the shards that are not in the folder yet."""
     watcher.stage(f"tokenising {text}")
-    context = _context(model, settings)
+    context = context_of(model, settings.context)
     chosen = list(windows(model, documents(text), context, settings.tokens))
     manifest = _begun(folder, _origin(model, site, text, settings, context, chosen), watcher)
     pools = list(_pools(chosen, manifest.origin.shard_tokens))
@@ -75,7 +73,6 @@ def _origin(
     if not chosen:
         raise Refusal(f"{text} holds no tokens but special ones; accepted: a text with at least one word")
     width = read(model, site, torch.from_numpy(chosen[0].tokens[:2])[None]).shape[-1]
-    size = 4 if settings.dtype == "float32" else 2
     return Origin(
         model=model.name,
         weights=fingerprint(model.model.state_dict()),
@@ -88,15 +85,8 @@ def _origin(
         text=str(text),
         text_sha256=text_fingerprint(text),
         tokens=sum(window.amount for window in chosen),
-        shard_tokens=max(1, settings.shard_bytes // (size * width + ROW_BYTES)),
+        shard_tokens=max(1, settings.shard_bytes // _row_bytes(settings.dtype, width)),
     )
-
-
-def _context(model: Model, settings: Capturing) -> int:
-    most = min(model.context, model.tokenizer.model_max_length)
-    if settings.context is not None and settings.context > most:
-        raise Refusal(f"a context of {settings.context} was asked for and {model.name} takes {most} tokens at most")
-    return settings.context or min(most, LONGEST)
 
 
 def _begun(folder: Path, origin: Origin, watcher: Watcher) -> Manifest:
@@ -119,11 +109,14 @@ def _begun(folder: Path, origin: Origin, watcher: Watcher) -> Manifest:
     return manifest.model_copy(update={"shards": manifest.shards[:kept]})
 
 
+def _row_bytes(dtype: Dtype, width: int) -> int:
+    return getattr(torch, dtype).itemsize * width + ROW_BYTES
+
+
 def _refuse_full_disk(folder: Path, manifest: Manifest) -> None:
     origin = manifest.origin
-    size = 4 if origin.dtype == "float32" else 2
     left = origin.tokens - manifest.tokens
-    needed = left * (size * origin.width + ROW_BYTES)
+    needed = left * _row_bytes(origin.dtype, origin.width)
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise Refusal(

@@ -16,7 +16,7 @@ from unbraid.errors import Refusal
 from unbraid.files import read_record, write_json
 
 FILE = "manifest.json"
-DTYPES = ("float32", "bfloat16")
+Dtype = Literal["float32", "bfloat16"]
 SAMPLED = 1024
 """So many values of every tensor go into the fingerprint of a model."""
 
@@ -38,7 +38,7 @@ class Origin(Record):
     tokenizer: str
     site: str
     width: int = Field(ge=1)
-    dtype: Literal["float32", "bfloat16"]
+    dtype: Dtype
     context: int = Field(ge=1)
     batch: int = Field(ge=1)
     text: str
@@ -80,11 +80,17 @@ def refuse_another(found: Origin, asked: Origin, folder: Path) -> None:
     """Say what differs, where a folder holds something else than what is asked for."""
     for name in ("model", "weights", "site", "width", *Origin.model_fields):
         was, wanted = getattr(found, name), getattr(asked, name)
-        if was != wanted and not (name == "model" and found.weights == asked.weights):
+        if was != wanted and not _is_only_a_name(name, found, asked):
             raise Refusal(
                 f"{folder} holds activations with {name} {was!r:.60}, and {wanted!r:.60} was asked for; accepted: the "
                 "same capture to go on with, or another --out"
             )
+
+
+def _is_only_a_name(name: str, found: Origin, asked: Origin) -> bool:
+    """Another spelling of where the same model or the same text is."""
+    proof = {"model": "weights", "text": "text_sha256"}.get(name)
+    return proof is not None and getattr(found, proof) == getattr(asked, proof)
 
 
 def fingerprint(tensors: Mapping[str, Tensor]) -> str:

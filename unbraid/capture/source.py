@@ -3,11 +3,10 @@
 import hashlib
 import json
 from pathlib import Path
-from typing import Literal
 
 from pydantic import Field
 
-from unbraid.capture.manifest import FILE, Manifest, read_manifest
+from unbraid.capture.manifest import FILE, Dtype, Manifest, read_manifest
 from unbraid.config import Record
 from unbraid.errors import Missing, Refusal
 from unbraid.progress import Watcher
@@ -22,7 +21,7 @@ class Source(Record):
     text: str
     site: str
     tokens: int | None = Field(default=None, ge=1)
-    dtype: Literal["float32", "bfloat16"] = "float32"
+    dtype: Dtype = "float32"
     context: int | None = Field(default=None, ge=2)
 
     @property

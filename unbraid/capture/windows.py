@@ -19,6 +19,10 @@ TOGETHER = 64
 """So many documents are tokenised at a time."""
 
 
+LONGEST = 1024
+"""The longest window, where a model could take more and no context was asked for."""
+
+
 @dataclass(frozen=True)
 class Window:
     """Tokens a model takes at once, which of them are kept, and the document they are of."""
@@ -34,6 +38,19 @@ class Window:
     def first(self, most: int) -> "Window":
         """The same, with no more than so many tokens kept."""
         return Window(self.tokens, self.kept & (self.kept.cumsum() <= most), self.document)
+
+
+def context_of(model: Model, asked: int | None) -> int:
+    """How long windows are: as asked, where model and tokenizer take it and it holds more than special tokens."""
+    most = min(model.context, model.tokenizer.model_max_length)
+    special = model.tokenizer.num_special_tokens_to_add()
+    context = min(most, LONGEST) if asked is None else asked
+    if special < context <= most:
+        return context
+    raise Refusal(
+        f"a context of {context} was asked for and {model.name} takes {most} tokens at most, {special} of them "
+        f"special; accepted: {special + 1} to {most}"
+    )
 
 
 def windows(model: Model, documents: Iterable[str], context: int, most: int | None) -> Iterator[Window]:

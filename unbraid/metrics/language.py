@@ -62,10 +62,16 @@ def recovered(clean: Losses, found: Losses, ablated: Losses) -> dict[str, float]
     return {name: float(value[0]) for name, value in _scores(clean, found, ablated, once).items()}
 
 
-def errors(clean: Losses, found: Losses, ablated: Losses, rng: np.random.Generator) -> dict[str, float]:
-    """The standard error of each score from the luck of the text: windows drawn again with replacement."""
-    windows = len(clean.tokens)
-    often = rng.multinomial(windows, np.full(windows, 1 / windows), RESAMPLES).astype(float)
+def errors(clean: Losses, found: Losses, ablated: Losses, rng: np.random.Generator) -> dict[str, float | None]:
+    """The standard error of each score from the luck of the text: windows drawn again with replacement.
+
+    Of fewer than two windows in which something is counted there is none to know.
+    """
+    some = clean.tokens > 0
+    windows = int(some.sum())
+    if windows < 2:
+        return dict.fromkeys(_scores(clean, found, ablated, np.zeros((1, len(some)))))
+    often = rng.multinomial(windows, some / windows, RESAMPLES).astype(float)
     return {name: float(value.std(ddof=1)) for name, value in _scores(clean, found, ablated, often).items()}
 
 

@@ -5,6 +5,8 @@ for each class, against as many texts of the others:
     accuracy on the test texts of a logistic regression (C = 1) on these k, and on all features (`full`)
 
 averaged over classes, then over data sets. Balance makes chance ½; nothing is chosen by looking at test texts.
+Two classes are one question, asked once. Of more, each is also among the others of the rest: the error takes them as
+independent, though they share texts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,7 +51,7 @@ class Accuracy:
 
     @classmethod
     def mean(cls, parts: Sequence["Accuracy"]) -> "Accuracy":
-        """Of parts that err on their own; NaN of none."""
+        """The error is that of parts that err on their own; NaN of none."""
         if not parts:
             return cls(float("nan"), float("nan"))
         total = float(np.sqrt(sum(part.error**2 for part in parts)))
@@ -77,7 +79,9 @@ def pool(
 
 def probe(data: Labelled, rng: np.random.Generator, ks: Sequence[int] = KS) -> Accuracies:
     """The mean accuracy over classes, for each k and for all features; which texts stand against a class is drawn."""
-    parts = [probe_class(data, one, rng, ks) for one in np.unique(data.classes).tolist()]
+    classes = np.unique(data.classes).tolist()
+    once = classes if len(classes) > 2 else classes[:1]  # of two, either against the other is the same question
+    parts = [probe_class(data, one, rng, ks) for one in once]
     return average([part for part in parts if part])
 
 

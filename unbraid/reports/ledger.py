@@ -129,11 +129,16 @@ def _told(part: Tree) -> str:
 
 
 def _figures(entry: Tree, run: Path, shown: dict[Path, str]) -> str:
-    """The pictures themselves, so that the page needs no other file; a second time only where they are."""
-    paths = [path for name in entry["figures"] if (path := run / "figures" / f"{name}.png").is_file()]
+    """The pictures themselves, so that the page needs no other file; a second time only where they are.
+
+    One that the run's report has not drawn is said to be missing.
+    """
+    named = [run / "figures" / f"{name}.png" for name in entry["figures"]]
+    paths = [path for path in named if path.is_file()]
+    absent = "".join(markup.paragraph(f"Figure {path.stem} was not drawn.") for path in named if path not in paths)
     new = [path for path in paths if path not in shown]
     above = [markup.link(shown[path], f"{path.stem}, above") for path in paths if path in shown]
     shown.update({path: str(entry["id"]) for path in new})
     pictures = [Picture(path.stem, path.read_bytes(), f"Figure {path.stem} of {run.name}") for path in new]
     drawn = markup.figure(Plate("", f"{', '.join(path.stem for path in new)} of {run.name}.", pictures)) if new else ""
-    return drawn + (f"<p>Figure: {', '.join(above)}.</p>" if above else "")
+    return drawn + (f"<p>Figure: {', '.join(above)}.</p>" if above else "") + absent
