@@ -56,7 +56,8 @@ def _chosen(findings: Findings, task: Task) -> Picture | None:
     if not seen:
         return None
     title = f"{task.name}: “{seen[0][1].question}” ({seen[0][1].answer})"
-    figure, panels = blank_grid(findings.source, title, len(seen), 2, SIDE)
+    columns = 2 if len(seen) <= MOST_COLUMNS else MOST_COLUMNS
+    figure, panels = blank_grid(findings.source, title, len(seen), columns, SIDE)
     told: list[str] = []
     for axes, (row, one) in zip(panels, seen, strict=True):
         layer, head = divmod(int(one.support_mass.argmax()), one.patterns.shape[1])
@@ -64,7 +65,7 @@ def _chosen(findings: Findings, task: Task) -> Picture | None:
         draw_heat(axes, one.patterns[layer, head], one)
         axes.set_title(plain(f"{short(row.name, 34)} ({layer}.{head}: {mass:.2f})"), fontsize=TITLE, color=INK)
         told.append(f"{row.name}: head {layer}.{head} gives {mass:.2f}")
-    _name_tokens(figure, panels, 2, seen[0][1])
+    _name_tokens(figure, panels, columns, seen[0][1])
     return Picture(
         f"heads-{task.slug}", png(figure), f"Attention maps, {title}: {'; '.join(told)} to the support.", True
     )

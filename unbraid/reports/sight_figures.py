@@ -2,6 +2,7 @@
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from unbraid.reports.canvas import GREY, Picture, Plate, blank, handle, key, level, make_log, name_axes, png, short
 from unbraid.reports.findings import Findings
@@ -45,6 +46,7 @@ def _sight(findings: Findings, task: Task) -> Picture:
         axes.plot(spread, support, look.marker, color=look.colour, markersize=4.5, alpha=0.6, markeredgewidth=0)
         lowest = min(lowest, float(spread.min()))
         handles.append(handle(look, short(row.name), marker=True))
+        handles[-1].set_linestyle("")
     uniform = np.mean([findings.tables[stack]["uniform"][place] for stack, place in rows[0].setting.places])
     line = level(axes, float(uniform), "a uniform head", ":")
     make_log(axes, "x", lowest, 1.0)
@@ -69,8 +71,14 @@ def _routes(findings: Findings, task: Task) -> Picture | None:
     axes.set_xticks(middles, [f"layer {layer}" for layer in range(layers)])
     axes.set_ylim(0, 1.03)
     name_axes(axes, task.name, "heads, most used first", "share of tokens routed to it")
-    key(figure, [handle(row_look(row), short(row.name), marker=True) for row in rows])
+    key(figure, [_solid(row) for row in rows])
     return Picture(f"routes-{task.slug}", png(figure), f"Shares of use on {task.name}, last layer: {'; '.join(told)}.")
+
+
+def _solid(row: Row) -> Line2D:
+    drawn = handle(row_look(row), short(row.name), marker=True)
+    drawn.set_linestyle("-")
+    return drawn
 
 
 def _shares(findings: Findings, row: Row) -> np.ndarray:
