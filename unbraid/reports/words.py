@@ -48,13 +48,13 @@ METRICS = {
     ),
     "loss": Wording(
         "Loss",
-        "all costs of training together, at its end: the mean over the last tenth of the log",
+        "all costs of training together, at its last step",
         "lower is better, at equal weights",
         "#.3g",
     ),
     "training_l0": Wording(
         "L0 in training",
-        "features per sample in the codes it was trained with, at its end; a mechanism may act on those alone",
+        "features per sample in the codes of the last step of training; a mechanism may act on those alone",
         "nearest what truly fires is best",
         "#.3g",
     ),

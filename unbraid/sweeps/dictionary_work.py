@@ -1,6 +1,5 @@
 """Train and score one stack of dictionaries, with what is on disk taken as already done."""
 
-import math
 from collections.abc import Iterator, Sequence
 
 from unbraid.axes import Tensor
@@ -20,9 +19,6 @@ from unbraid.sweeps.trained_work import TrainedWork, arrays
 from unbraid.training.fit import inputs_of, train
 from unbraid.training.schedule import rate_factor
 from unbraid.training.step import Outcome, State
-
-LAST = 0.1
-"""The share of the log that tells how training ended."""
 
 
 class DictionaryWork(TrainedWork[State, Outcome]):
@@ -98,11 +94,7 @@ class DictionaryWork(TrainedWork[State, Outcome]):
 
 
 def end_of_training(lines: Sequence[Tree]) -> Columns:
-    """Each member's cost, all terms together, and the L0 of the codes it was trained with: means over the last tenth
-    of the log. A mechanism may act on those codes, and not on the dictionary in use."""
-    last = lines[-math.ceil(LAST * len(lines)) :]
-    rows = {
-        "loss": [[sum(parts) for parts in zip(*line["terms"].values(), strict=True)] for line in last],
-        "training_l0": [line["l0"] for line in last],
-    }
-    return {name: [sum(each) / len(each) for each in zip(*found, strict=True)] for name, found in rows.items()}
+    """Each member's cost, all terms together, and the L0 of the codes it was trained with, at the last step: its line
+    is there however often others are logged. A mechanism may act on those codes, and not on the dictionary in use."""
+    last = lines[-1]
+    return {"loss": [sum(parts) for parts in zip(*last["terms"].values(), strict=True)], "training_l0": last["l0"]}
