@@ -132,7 +132,7 @@ def test_a_planted_dictionary_needs_a_site_and_can_then_be_judged(planted, folde
 
 
 def test_what_cannot_be_judged_is_refused_in_one_sentence(run, folder, text, tmp_path, capsys):
-    quiet = ("--quiet",)
+    quiet = ("--context", 16, "--quiet")
     assert "there is no run" in refused(capsys, "none", folder, text, *quiet)
     assert "no such text" in refused(capsys, run.path, folder, tmp_path / "none.txt", *quiet)
     assert "has no site 'blocks.7" in refused(
@@ -140,9 +140,15 @@ def test_what_cannot_be_judged_is_refused_in_one_sentence(run, folder, text, tmp
     )
     assert "cannot read" in refused(capsys, run.path, folder, text, "--labels", tmp_path / "none.jsonl", *quiet)
     assert "tokens" in refused(capsys, run.path, folder, text, "--tokens", 0, *quiet)
+    twice = [word for name in ("a/x.jsonl", "b/x.jsonl") for word in ("--labels", tmp_path / name)]
+    assert "are of one name" in refused(capsys, run.path, folder, text, *twice, *quiet)
+    for context in (2, 33):
+        said = refused(capsys, run.path, folder, text, "--context", context, "--quiet")
+        assert f"a context of {context} was asked for" in said
+        assert "accepted: 3 to 32" in said
     (tmp_path / "empty.txt").write_text("\n\n")
     assert "is empty" in refused(capsys, run.path, folder, tmp_path / "empty.txt", *quiet)
-    assert "24 dimensions" not in refused(capsys, run.path, tmp_path / "none", text, *quiet)
+    assert "there is no folder" in refused(capsys, run.path, tmp_path / "none", text, *quiet)
 
 
 def test_another_model_or_width_is_refused(run, model, folder, text, tmp_path, planted, capsys):

@@ -1,5 +1,7 @@
 """Labelled texts are read, pooled over their words alone, and probed: classes told by words, or by nothing."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -68,6 +70,27 @@ def test_what_is_not_labelled_text_is_refused(tmp_path, content, sentence):
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(Refusal, match=sentence):
         read_labelled(path, 100)
+
+
+def labels(path, amounts):
+    """So many texts, by class and split."""
+    rows = [{"text": "a", "label": label, "split": split} for (label, split), n in amounts.items() for _ in range(n)]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+def test_a_set_of_which_no_class_can_be_probed_is_refused(tmp_path):
+    """Five classes of a hundred texts are four test texts each; ten are needed."""
+    five = labels(tmp_path / "five.jsonl", {(label, split): 80 for label in "vwxyz" for split in ("train", "test")})
+    with pytest.raises(Refusal, match=r"five.jsonl none has 10 .* among the 100 asked for; .* 250 or more"):
+        read_labelled(five, 100)
+    assert (~read_labelled(five, 250).train).sum() == 50
+    untested = labels(tmp_path / "untested.jsonl", {("x", "train"): 80, ("y", "train"): 80})
+    with pytest.raises(Refusal, match=r"untested.jsonl none has 10 training and 10 test texts"):
+        read_labelled(untested, 100)
+    alone = labels(tmp_path / "alone.jsonl", {("x", "train"): 80, ("x", "test"): 80, ("y", "train"): 80})
+    with pytest.raises(Refusal, match=r"alone.jsonl none has"):
+        read_labelled(alone, 100)
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path):

@@ -7,10 +7,17 @@ import torch
 from unbraid.capture.normalisation import Normalisation
 from unbraid.capture.texts import documents
 from unbraid.capture.windows import windows
+from unbraid.dictionaries import Dictionary
+from unbraid.dictionaries.activations import BatchTopK, JumpRelu
 from unbraid.dictionaries.folding import fold
+from unbraid.errors import Refusal
 from unbraid.judging.lens import Lens
 from unbraid.judging.passage import passages, rows
 from unbraid.judging.splicing import CLEAN, MEAN, ZERO, fidelity, splice
+from unbraid.mechanisms import Sparsity
+from unbraid.training.fit import fit
+from unbraid.training.schedule import Training
+from unbraid.worlds.superposition import Superposition
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +100,12 @@ def test_special_and_padding_tokens_are_left_as_they_are(model, middle, chosen):
     np.testing.assert_array_equal(found["it"].cross_entropy, found[CLEAN].cross_entropy)
 
 
+def test_a_text_without_a_prediction_is_refused(model, middle, perfect):
+    alone = list(windows(model, ["aklm", "bklm"], 16, None))
+    with pytest.raises(Refusal, match="no token of the text is followed by another"):
+        fidelity(model, middle, alone, {"perfect": perfect})
+
+
 def test_the_mean_is_an_ablation_too(scores, model, middle, chosen):
     x = torch.cat([rows(model, middle, passage) for passage in passages(model, chosen)])
     ce, _ = plain_losses(model, middle, chosen, lambda _: x.mean(0))
@@ -115,3 +128,16 @@ def test_chance_is_centred_as_the_dictionary_is(perfect):
     assert torch.equal(drawn.stack.pre_bias, folded.stack.pre_bias)
     assert drawn.stack.features == 64
     assert not torch.equal(drawn.stack.decoder, folded.stack.decoder)
+
+
+@pytest.mark.parametrize("rule", [BatchTopK(k=4), JumpRelu()], ids=lambda rule: rule.kind)
+def test_chance_fires_about_as_often_as_a_rule_that_learns(rule):
+    """Random directions at thresholds of their own start would fire a half of 256 features, or nearly."""
+    world = Superposition(dimensions=32, features=64, active=3.0)
+    mechanisms = [] if rule.kind == "batchtopk" else [Sparsity(weight=0.05)]
+    settings = Dictionary(features=256, activation=rule, pre_bias=True)
+    lens = Lens(fit(world, settings, mechanisms, Training(steps=300, batch=128, learning_rate=3e-3), seeds=[0]))
+    x = world.batch(10**6, 1000).x
+    own, drawn = (float(one.encode(x).counts().sum()) / 1000 for one in (lens, lens.at_random(3)))
+    assert own < 16
+    assert own / 3 < drawn < 3 * own

@@ -175,6 +175,15 @@ def test_settings_of_one_size_and_rule_share_random_dictionaries(config, tmp_pat
         assert chances[index] == pytest.approx(sum(drawn) / 2)
 
 
+def test_settings_whose_rule_has_learned_have_random_dictionaries_of_their_own(config, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rule = {"features": 24, "activation": {"kind": "batchtopk", "k": 3}}
+    swept = {"training.learning_rate": [1e-3, 2e-3]}
+    assert run_of(tmp_path, {**config, "dictionary": rule, "sweep": swept}) == 0
+    found = Run(tmp_path / "runs" / "it").judged()
+    assert {name for name in found["probes"]["told"] if "chance" in name} == {"0/chance 0", "1/chance 0"}
+
+
 def refused(capsys, home, config, *words):
     assert run_of(home, config, *words) == 2
     message = capsys.readouterr().err.strip()

@@ -9,7 +9,7 @@ import numpy as np
 from unbraid.capture.models import Model
 from unbraid.capture.sites import Site
 from unbraid.capture.texts import documents
-from unbraid.capture.windows import Window, windows
+from unbraid.capture.windows import Window, context_of, windows
 from unbraid.errors import Refusal
 from unbraid.judging.labelled import read_labelled
 from unbraid.judging.lens import Lens, refuse_another_width
@@ -56,7 +56,7 @@ class _Stages:
 
 def judge(model: Model, site: Site, lenses: Mapping[str, Lens], settings: Judging, watcher: Watcher) -> Judgement:
     """All of it; what does not apply to this model is left out, with a warning."""
-    context = min(settings.context, model.context)
+    context = context_of(model, settings.context)
     sets = [read_labelled(Path(path), settings.texts) for path in settings.labels]
     chosen = _windows(model, context, settings)
     width = rows(model, site, next(passages(model, chosen))).shape[1]

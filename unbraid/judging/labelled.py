@@ -1,6 +1,7 @@
 """Labelled texts: lines of JSON with "text", "label" and "split" (train or test); a few classes, as many of each."""
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from unbraid.axes import Bool, Int
 from unbraid.errors import Missing, Refusal
+from unbraid.metrics.probing import FEWEST
 from unbraid.randomness import stream
 
 CLASSES = 5
@@ -41,6 +43,12 @@ def read_labelled(path: Path, amount: int) -> LabelledTexts:
         for split in SPLITS
         for place in _drawn(rows, name, split, round(amount * shares[split] / len(names)))
     ]
+    if not any(_is_enough([rows[place] for place in chosen], name) for name in names):
+        needed = round(FEWEST * len(names) / TEST_SHARE)
+        raise Refusal(
+            f"of the {len(names)} classes of {path} none has {FEWEST} training and {FEWEST} test texts among the "
+            f"{amount} asked for; accepted: a file that has them, and texts of {needed} or more"
+        )
     return LabelledTexts(
         path.stem,
         tuple(names),
@@ -48,6 +56,12 @@ def read_labelled(path: Path, amount: int) -> LabelledTexts:
         np.array([names.index(rows[place][1]) for place in chosen]),
         np.array([rows[place][2] == "train" for place in chosen]),
     )
+
+
+def _is_enough(chosen: list[tuple[str, str, str]], name: str) -> bool:
+    """Whether this class can be probed: on both sides enough texts of its own and of others."""
+    found = Counter((label == name, split) for _, label, split in chosen)
+    return all(found[own, split] >= FEWEST for own in (True, False) for split in SPLITS)
 
 
 def _drawn(rows: list[tuple[str, str, str]], name: str, split: str, amount: int) -> list[int]:

@@ -26,6 +26,11 @@ class Lens:
     def width(self) -> int:
         return self.stack.encoder.shape[-1]
 
+    @property
+    def rule_learns(self) -> bool:
+        """Whether what fires hangs on weights or memories of the rule's own."""
+        return bool(self.stack.rule or self.stack.memory)
+
     @torch.no_grad()
     def encode(self, x: Float[Tensor, "b d"]) -> Codes:
         return encode(self.stack, x.contiguous())
@@ -43,10 +48,17 @@ class Lens:
         return x if self.stack.pre_bias is None else x - self.stack.pre_bias[0]
 
     def at_random(self, seed: int) -> "Lens":
-        """Random directions that fire by the same rule on inputs centred alike: what chance scores."""
+        """Random directions that fire by the same rule on inputs centred alike: what chance scores.
+
+        A rule that learns has its thresholds kept, and with them what they are measured against: bias and row lengths.
+        """
         own = self.stack
         dictionary = Dictionary(features=own.features, activation=own.activation, pre_bias=own.pre_bias is not None)
-        return Lens(replace(Stack.start(dictionary, self.width, [seed]), pre_bias=own.pre_bias))
+        drawn = Stack.start(dictionary, self.width, [seed])
+        if not self.rule_learns:
+            return Lens(replace(drawn, pre_bias=own.pre_bias))
+        lengths = own.encoder.norm(dim=-1, keepdim=True)
+        return Lens(replace(own, encoder=lengths * drawn.encoder, decoder=drawn.decoder))
 
 
 def slots(codes: Codes) -> tuple[Int[Tensor, "b k"], Float[Tensor, "b k"]]:

@@ -1,8 +1,10 @@
 """What dictionaries are judged on, as a table of a configuration: `[judging]`."""
 
+from collections import Counter
 from pathlib import Path
+from typing import Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from unbraid.config import Record
 from unbraid.errors import Missing
@@ -26,6 +28,15 @@ class Judging(Record):
     texts: int = Field(default=1000, ge=100, le=10**7)
     context: int = Field(default=128, ge=2, le=1 << 20)
     letters: bool = True
+
+    @model_validator(mode="after")
+    def name_every_set_once(self) -> Self:
+        stems = Counter(Path(path).stem for path in self.labels)
+        if twice := [path for path in self.labels if stems[Path(path).stem] > 1]:
+            raise ValueError(
+                f"labels {' and '.join(twice)} are of one name; accepted: labelled files whose names differ"
+            )
+        return self
 
     @property
     def stages(self) -> int:

@@ -12,6 +12,7 @@ from unbraid.axes import Float, Tensor
 from unbraid.capture.models import Model
 from unbraid.capture.sites import Site, replace
 from unbraid.capture.windows import Window
+from unbraid.errors import Refusal
 from unbraid.judging.lens import BLOCK, Lens
 from unbraid.judging.passage import Passage, passages, rows
 from unbraid.metrics import language, sparsity
@@ -35,6 +36,11 @@ def fidelity(
     found = {name: reconstruction(lens, x) for name, lens in lenses.items()}
     if not model.is_causal:
         return found
+    if not any((window.kept[:-1] & window.kept[1:]).any() for window in chosen):
+        raise Refusal(
+            "no token of the text is followed by another in its window, so no prediction can be judged; accepted: "
+            "texts of at least two tokens, in windows that hold two of them beside the special ones"
+        )
     middle = x.mean(0)
     changes: dict[str, Change] = {ZERO: torch.zeros_like, MEAN: lambda part: middle.expand_as(part)}
     changes |= {f"lens {name}": lens.reconstruct for name, lens in lenses.items()}

@@ -52,9 +52,10 @@ class _Judged:
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """Settings of one size and rule: random dictionaries are the same for all of them."""
-        own = next(iter(self.lenses.values())).stack
-        return own.features, own.activation, own.pre_bias is None
+        """Settings of one size and rule share random dictionaries, unless the rule has learned something."""
+        first = next(iter(self.lenses.values()))
+        own = first.stack
+        return own.features, own.activation, own.pre_bias is None, id(first) if first.rule_learns else None
 
     def random(self) -> list[Lens]:
         seeds = stream(0, "chance").integers(0, 1 << 32, CHANCE_DRAWS).tolist()
