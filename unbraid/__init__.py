@@ -18,13 +18,16 @@ if TYPE_CHECKING:
     from unbraid.codes import Codes
     from unbraid.dictionaries import BatchTopK, Dictionary, Gated, JumpRelu, Relu, Stack, TopK, Variational
     from unbraid.estimator import SparseAutoencoder
+    from unbraid.examining import Examining, examine
     from unbraid.mechanisms import Matryoshka, Mechanism, Sparsity
+    from unbraid.models import Models, Transformer
     from unbraid.reports.recovery_figures import draw_recovery
     from unbraid.scoring import Scores, score
-    from unbraid.sweeps.trained import load_stack
+    from unbraid.sweeps.trained import load_models, load_stack
     from unbraid.training.fit import fit
     from unbraid.training.schedule import Training
-    from unbraid.worlds import Activations, Superposition, World
+    from unbraid.training.teaching import Teaching
+    from unbraid.worlds import Activations, Stories, Superposition, World
 
 __version__ = "0.1.0"
 
@@ -37,22 +40,29 @@ _HOMES = {
     "BatchTopK": "unbraid.dictionaries",
     "Codes": "unbraid.codes",
     "Dictionary": "unbraid.dictionaries",
+    "Examining": "unbraid.examining",
     "Gated": "unbraid.dictionaries",
     "JumpRelu": "unbraid.dictionaries",
     "Matryoshka": "unbraid.mechanisms",
     "Mechanism": "unbraid.mechanisms",
+    "Models": "unbraid.models",
     "Relu": "unbraid.dictionaries",
     "Scores": "unbraid.scoring",
     "SparseAutoencoder": "unbraid.estimator",
     "Sparsity": "unbraid.mechanisms",
     "Stack": "unbraid.dictionaries",
+    "Stories": "unbraid.worlds",
     "Superposition": "unbraid.worlds",
+    "Teaching": "unbraid.training.teaching",
     "TopK": "unbraid.dictionaries",
     "Training": "unbraid.training.schedule",
+    "Transformer": "unbraid.models",
     "Variational": "unbraid.dictionaries",
     "World": "unbraid.worlds",
     "draw_recovery": "unbraid.reports.recovery_figures",
+    "examine": "unbraid.examining",
     "fit": "unbraid.training.fit",
+    "load_models": "unbraid.sweeps.trained",
     "load_stack": "unbraid.sweeps.trained",
     "score": "unbraid.scoring",
 }
@@ -62,22 +72,29 @@ __all__ = [
     "BatchTopK",
     "Codes",
     "Dictionary",
+    "Examining",
     "Gated",
     "JumpRelu",
     "Matryoshka",
     "Mechanism",
+    "Models",
     "Relu",
     "Scores",
     "SparseAutoencoder",
     "Sparsity",
     "Stack",
+    "Stories",
     "Superposition",
+    "Teaching",
     "TopK",
     "Training",
+    "Transformer",
     "Variational",
     "World",
     "draw_recovery",
+    "examine",
     "fit",
+    "load_models",
     "load_stack",
     "score",
 ]

@@ -18,7 +18,7 @@ from unbraid.runs import Run, read_log
 from unbraid.sweeps import plan as planning
 from unbraid.sweeps.execute import execute, works
 from unbraid.sweeps.grid import expand, resolve
-from unbraid.sweeps.trained import load_stack
+from unbraid.sweeps.trained import load_models, load_stack
 
 CONFIG = """
 [world]
@@ -186,6 +186,18 @@ def test_a_loss_that_is_not_finite_stops_with_advice(tmp_path: Path):
 def test_a_run_of_models_holds_no_dictionary(whole: Run):
     with pytest.raises(Refusal, match="holds no trained stack"):
         load_stack(whole.path)
+
+
+def test_models_are_read_back_as_they_were_taught(whole: Run):
+    models = load_models(whole.path, 3)
+    world = expand(whole.config(), "c")[0].experiment.stories
+    assert models.seeds == (1,)
+    batch = world.batch(0, 1, split="evaluation")
+    said = models.read(models.forward(batch.tokens), batch.asked)[0, 0].argmax(-1)
+    card = read_json(whole.stack(3) / "stories.json")["members"]["0"][0]
+    assert [world.answers[answer] for answer in said] == card["said"]
+    with pytest.raises(Refusal, match="holds no models in stack 9"):
+        load_models(whole.path, 9)
 
 
 def test_the_work_planned_is_the_steps_of_every_model(whole: Run):
