@@ -110,19 +110,24 @@ def test_resume_of_a_finished_run_changes_nothing(finished: Run, capsys: pytest.
     assert before == ((finished.stack(0) / "weights.safetensors").read_bytes(), finished.scores())
 
 
-def test_configs_that_ship_are_listed_and_valid(capsys: pytest.CaptureFixture[str]):
+def test_configs_that_ship_are_listed_and_valid(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pretend_to_capture
+):
     from unbraid.config import read_toml
     from unbraid.studies import shipped
     from unbraid.sweeps.grid import expand
     from unbraid.sweeps.scales import at_scale, scales_of
 
+    monkeypatch.chdir(tmp_path)
     out = unbraid(capsys, "configs")[1]
     for path in shipped():
         assert path.stem in out
         assert path.read_text().startswith(f"# unbraid run configs/{path.name}")
         data = read_toml(path)
         for scale in (None, *scales_of(data, path.name)):
-            assert expand(at_scale(data, scale, path.name), path.name)
+            chosen = at_scale(data, scale, path.name)
+            pretend_to_capture(chosen)
+            assert expand(chosen, path.name)
     assert "--scale small | standard | full" in out
 
 
