@@ -61,7 +61,8 @@ def _picture(findings: Findings, task: Task, metric: str) -> Picture | None:
         across = axes.get_yaxis_transform()
         size = SMALL if len(row.name) <= 40 else SMALLER
         axes.text(0, y + 0.34, plain(short(row.name)), fontsize=size, color=INK, va="center", transform=across)
-        axes.text(1, y + 0.34, value, fontsize=SMALL, color=INK, va="center", ha="right", transform=across)
+        words = axes.text(1, y + 0.34, value, fontsize=SMALL, color=INK, va="center", ha="right", transform=across)
+        words.set_bbox({"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 0.6})
         if mean.interval is not None:
             axes.plot(mean.interval, [y, y], color=look.colour, linewidth=2.6, solid_capstyle="butt")
         axes.plot([mean.value], [y], look.marker, color=look.colour, markersize=8, markeredgecolor="white")
@@ -69,6 +70,6 @@ def _picture(findings: Findings, task: Task, metric: str) -> Picture | None:
     axes.set(ylim=(0.5 - len(rows), 0.65), yticks=[])
     axes.spines["left"].set_visible(False)
     axes.margins(x=0.08)
-    words = wording(metric)
-    name_axes(axes, f"{words.heading}: {task.name}", f"difference in {words.heading.lower()}", "")
+    heading = wording(metric).heading
+    name_axes(axes, f"{heading}: {task.name}", f"difference in {heading.lower()}", "")
     return Picture(f"cost-{metric}-{task.slug}", png(figure), f"Differences on {task.name}: {'; '.join(told)}.")
