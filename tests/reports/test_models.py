@@ -8,6 +8,7 @@ import pytest
 from matplotlib.image import imread
 
 from tests.reports.pupils import ASKED, HEADS, LAYERS, SUPPORT, WORDS, write_models
+from unbraid.reports.cost_figures import costs, differences
 from unbraid.reports.figures import draw
 from unbraid.reports.findings import Findings, read_findings
 from unbraid.reports.forest_figures import forests
@@ -64,6 +65,19 @@ def test_forests_have_a_picture_a_score_and_task(findings):
 
 
 TASKS = ("one-fact", "counting")
+
+
+def test_what_a_case_costs_is_paired_with_the_first_case_at_equal_sizes(tmp_path):
+    """Of replicates 0.98 and 0.71 everywhere, the difference is −0.27 in every pair."""
+    run = write_models(tmp_path, seeds=range(5))
+    found = read_findings(run)
+    rows = differences(found, tasks(found)[1], "accuracy")
+    assert [(row.name, row.setting.label) for row, _ in rows] == [("orthogonality", "orthogonality, counting")]
+    assert rows[0][1].pairs == 5
+    assert rows[0][1].estimate.value == pytest.approx(0.71 - 0.98)
+    assert rows[0][1].verdict == "lower"
+    names = [picture.name for picture in costs(found).pictures]
+    assert names == [f"cost-{score}-{task}" for score in ("accuracy", "support_best") for task in TASKS]
 
 
 def test_learning_ends_where_the_log_does(findings):

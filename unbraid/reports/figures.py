@@ -5,6 +5,7 @@ from pathlib import Path
 from unbraid.files import write_bytes
 from unbraid.reports.addition_figures import additions
 from unbraid.reports.canvas import Plate
+from unbraid.reports.cost_figures import costs
 from unbraid.reports.embedding_figures import embeddings
 from unbraid.reports.equal_l0_figures import absorbed, correlations
 from unbraid.reports.feature_figures import cosines, firing_rates
@@ -28,7 +29,7 @@ from unbraid.reports.tracking_figures import dead_entries, fates
 from unbraid.reports.training_figures import curves
 
 PLATES = (
-    *(published_accuracies, forests, learning, sights, routes, chosen_heads, gallery, seed_figures),
+    *(published_accuracies, forests, costs, learning, sights, routes, chosen_heads, gallery, seed_figures),
     *(matrices, scores, additions, pareto, absorbed, correlations, probing, rungs),
     *(dead_entries, fates, timelines, curves),
     *(sizes, rates, recovery, cosines, firing_rates, embeddings),

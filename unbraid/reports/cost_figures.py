@@ -1,0 +1,75 @@
+"""Figures of what a case costs: its difference from the first case at everything else equal, paired by replicate."""
+
+import json
+
+from unbraid.reports.canvas import INK, SMALL, SMALLER, Picture, Plate, blank, name_axes, plain, png, short
+from unbraid.reports.findings import Findings, Setting
+from unbraid.reports.forest_figures import row_look
+from unbraid.reports.tasks import Row, Task, tasks
+from unbraid.reports.words import interval, number, wording
+from unbraid.statistics import Difference, paired_difference
+
+COSTS = ("accuracy", "support_best")
+SIGNS = {"higher": "▲", "lower": "▼", "undecided": "○"}
+
+
+def costs(findings: Findings) -> Plate:
+    """A picture a score and task: a row for every setting that is not of the first case."""
+    found = tasks(findings) if findings.is_taught and len(findings.config.get("cases", {})) > 1 else []
+    pictures = [
+        picture for metric in COSTS for task in found if (picture := _picture(findings, task, metric)) is not None
+    ]
+    first = next(iter(findings.config.get("cases", {})), "")
+    caption = (
+        f"Each row is a setting minus {first} with everything else equal, paired by replicate: mean and 95 % interval. "
+        "▲ higher, ▼ lower, ○ undecided: the interval holds 0, or there are fewer than five pairs."
+    )
+    return Plate(f"Differences from {first}, all else equal", caption, pictures)
+
+
+def differences(findings: Findings, task: Task, metric: str) -> list[tuple[Row, Difference]]:
+    """Every row of a task whose setting has a partner in the first case."""
+    first = next(iter(findings.config["cases"]))
+    partners = {_rest(row.setting): row.setting for row in task.rows if row.setting.swept.get("case") == first}
+    return [
+        (row, paired_difference(_members(row.setting, metric), _members(partner, metric)))
+        for row in task.rows
+        if row.setting.swept.get("case") != first and (partner := partners.get(_rest(row.setting))) is not None
+    ]
+
+
+def _rest(setting: Setting) -> str:
+    return json.dumps({path: value for path, value in setting.swept.items() if path != "case"}, sort_keys=True)
+
+
+def _members(setting: Setting, metric: str) -> dict[str, float]:
+    members = setting.scores[metric].members if metric in setting.scores else []
+    pairs = zip(setting.replicates, members, strict=False)
+    return {replicate: value for replicate, value in pairs if value is not None}
+
+
+def _picture(findings: Findings, task: Task, metric: str) -> Picture | None:
+    rows = [(row, one) for row, one in differences(findings, task, metric) if one.pairs]
+    if not rows:
+        return None
+    figure, axes = blank(findings.source, height=1.5 + 0.46 * len(rows))
+    axes.axvline(0, color=INK, linewidth=1.1, zorder=1)
+    told: list[str] = []
+    for place, (row, one) in enumerate(rows):
+        y, mean, look = -float(place), one.estimate, row_look(row)
+        value = f"{number(metric, mean.value, True)} {SIGNS[one.verdict]}"
+        across = axes.get_yaxis_transform()
+        size = SMALL if len(row.name) <= 40 else SMALLER
+        axes.text(0, y + 0.34, plain(short(row.name)), fontsize=size, color=INK, va="center", transform=across)
+        words = axes.text(1, y + 0.34, value, fontsize=SMALL, color=INK, va="center", ha="right", transform=across)
+        words.set_bbox({"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 0.6})
+        if mean.interval is not None:
+            axes.plot(mean.interval, [y, y], color=look.colour, linewidth=2.6, solid_capstyle="butt")
+        axes.plot([mean.value], [y], look.marker, color=look.colour, markersize=8, markeredgecolor="white")
+        told.append(f"{row.name} {number(metric, mean.value, True)} {interval(metric, mean.interval, True)}")
+    axes.set(ylim=(0.5 - len(rows), 0.65), yticks=[])
+    axes.spines["left"].set_visible(False)
+    axes.margins(x=0.08)
+    heading = wording(metric).heading
+    name_axes(axes, f"{heading}: {task.name}", f"difference in {heading.lower()}", "")
+    return Picture(f"cost-{metric}-{task.slug}", png(figure), f"Differences on {task.name}: {'; '.join(told)}.")
