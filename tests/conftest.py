@@ -62,3 +62,21 @@ def keep_as_shards():
         return folder
 
     return keep
+
+
+@pytest.fixture
+def pretend_to_capture(keep_as_shards):
+    """Activations of nothing, where a configuration says that it has those of a model: nobody needs the model."""
+
+    def pretend(config):
+        from unbraid.capture.manifest import read_manifest
+        from unbraid.worlds.activations import source_of
+
+        source = source_of(config.get("world", {}))
+        if source is not None:
+            keep_as_shards(source.folder, torch.randn(400, 12))
+            manifest = read_manifest(source.folder)
+            told = {"model": source.model, "text": source.text, "site": source.site, "dtype": source.dtype}
+            manifest.model_copy(update={"origin": manifest.origin.model_copy(update=told)}).write(source.folder)
+
+    return pretend

@@ -134,7 +134,7 @@ def test_the_forest_tells_every_mechanism_and_what_cannot_be_had_apart(findings:
     assert "not at equal L0" in plate.pictures[0].alt
     for name, needed in NEEDS.items():
         assert f"{name} alone stands on {needed}".replace("_", " ") in plate.caption
-    assert "Of 108 intervals about 5" in plate.caption
+    assert "Of 144 intervals about 7" in plate.caption
     assert plate.numbers.count('<th scope="row">') == 108
 
 
