@@ -6,13 +6,17 @@ from unbraid.models import Hopfield, Models, Routed, RoutedExperts, Transformer
 
 SHAPES = {
     "causal": Transformer(d_model=8, heads=2, d_ff=12, positions="learned"),
+    "near": Transformer(d_model=8, heads=4, d_ff=12, positions="nearness"),
+    "near, encoder": Transformer(d_model=8, heads=2, d_ff=12, positions="nearness", causal=False),
     "encoder": Transformer(d_model=8, heads=4, d_ff=12, causal=False, positions="sinusoidal", readout="mean"),
     "rotary": Transformer(d_model=8, heads=2, d_ff=12, positions="rotary"),
     "dropping": Transformer(d_model=8, heads=2, d_ff=12, causal=False, dropout=0.3),
     "routed": Transformer(d_model=8, heads=4, d_ff=12, attention=Routed(k=2)),
     "routed, shared": Transformer(d_model=8, heads=4, d_ff=12, causal=False, attention=Routed(k=1, shared=2)),
     "hopfield": Transformer(d_model=8, heads=2, d_ff=12, attention=Hopfield(iterations=3)),
-    "hopfield, encoder": Transformer(d_model=8, heads=2, d_ff=12, causal=False, attention=Hopfield(iterations=2)),
+    "hopfield, encoder": Transformer(
+        d_model=8, heads=2, d_ff=12, causal=False, attention=Hopfield(iterations=2), positions="learned"
+    ),
     "hopfield, memories": Transformer(d_model=8, heads=2, d_ff=12, attention=Hopfield(iterations=2, memories=3)),
     "hopfield, dropping": Transformer(
         d_model=8, heads=2, d_ff=12, causal=False, dropout=0.2, attention=Hopfield(memories=2), positions="rotary"

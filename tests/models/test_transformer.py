@@ -56,7 +56,7 @@ def torch_layer(settings, weights, layer):
 @pytest.mark.parametrize("members", [1, 3])
 @pytest.mark.parametrize("causal", [True, False])
 def test_a_member_is_torchs_own_encoder_layer(causal, members, recorded, rng):
-    settings = Transformer(d_model=12, heads=3, d_ff=20, causal=causal)
+    settings = Transformer(d_model=12, heads=3, d_ff=20, causal=causal, positions="learned")
     models = start(settings, range(members))
     weights = {name: p + 0.1 * torch.from_numpy(rng.standard_normal(p.shape)) for name, p in models.weights.items()}
     models = models.with_parameters({name: w.float() for name, w in weights.items()})
@@ -116,6 +116,19 @@ def test_rotary_attention_knows_distances_alone():
     torch.testing.assert_close(late / late.sum(-1, keepdim=True), early, rtol=0, atol=1e-5)
     swapped = models.forward(torch.tensor([[1, 3, 4, 1]]), [name]).recorded[name]
     assert (swapped[..., 3, :2] - early[..., 3, :2].flip(-1)).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_nearness_is_taken_off_the_scores_by_hand(causal):
+    """Slopes 1, 1/10 and 0 of three heads."""
+    settings = Transformer(d_model=12, heads=3, layers=1, causal=causal)
+    models, names = start(settings), [f"blocks.0.attn.hook_{part}" for part in ("q", "k", "pattern")]
+    q, k, pattern = (models.forward(TOKENS, names).recorded[name].numpy() for name in names)
+    for m, h, t in np.ndindex(3, 3, 4):
+        seen = range(t + 1) if causal else range(4)
+        scores = [q[m, 1, h, t] @ k[m, 1, h, s] / 2 - (1, 0.1, 0)[h] * abs(t - s) for s in seen]
+        expected = np.exp(scores) / np.exp(scores).sum()
+        np.testing.assert_allclose(pattern[m, 1, h, t, : len(expected)], expected, atol=1e-6)
 
 
 def test_sinusoidal_positions_are_those_of_the_paper():

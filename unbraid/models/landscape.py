@@ -4,7 +4,8 @@
     patterns     exp(entropy) of the softmax at rest: 1, a single token is recalled; N, an average of all
     separation   of a stored pattern x_i: x_i·x_i - max_{j≠i} x_i·x_j        (Ramsauer et al. 2021)
 
-All is said of a whole story: every token is stored, also those that a causal query would not see yet.
+All but the energies is said of a whole story and its content: every token is stored, also those that a causal query
+would not see yet, and near ones are not preferred.
 """
 
 from dataclasses import dataclass
@@ -13,7 +14,6 @@ import torch
 
 from unbraid.axes import Bool, Float, Int, Tensor
 from unbraid.errors import Refusal
-from unbraid.models.attention.attention import softmax_pattern
 from unbraid.models.attention.hopfield import Hopfield
 from unbraid.models.transformer import Models
 
@@ -49,7 +49,7 @@ def landscape(models: Models, tokens: Int[Tensor, "b t"], layer: int) -> Landsca
     stored, allowed = _with_memories(models, place, stored, mask)
     pattern = state
     for _ in range(ITERATIONS):
-        pattern = softmax_pattern(beta * state @ stored.mT, allowed)
+        pattern = (beta * state @ stored.mT).masked_fill(~allowed, -torch.inf).softmax(-1)
         state = pattern @ stored
     spread = torch.special.entr(pattern).sum(-1).exp()
     scale = stored.square().sum(-1).amax(-1).sqrt()

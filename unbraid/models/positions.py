@@ -11,6 +11,7 @@ import torch
 from unbraid.axes import Float, Tensor
 
 LONGEST_WAVE = 10_000.0
+SMALLEST_SLOPE = 0.1
 
 
 def angles(length: int, width: int) -> Float[Tensor, "t i"]:
@@ -30,6 +31,20 @@ def turns(length: int, width: int) -> tuple[Float[Tensor, "t e"], Float[Tensor, 
     """Cosines and signed sines, so that `x * cosines + swapped x * sines` is x turned."""
     turned = angles(length, width)
     return turned.cos().repeat(1, 2), torch.cat([-turned.sin(), turned.sin()], 1)
+
+
+def slopes(heads: int) -> list[float]:
+    """How much less each head likes a token for each step away; the last head likes all distances alike."""
+    if heads == 1:
+        return [SMALLEST_SLOPE]
+    return [SMALLEST_SLOPE ** (head / max(heads - 2, 1)) for head in range(heads - 1)] + [0.0]
+
+
+@lru_cache(maxsize=8)
+def nearness(length: int, heads: int) -> Float[Tensor, "h t s"]:
+    """What is added to scores, as in ALiBi (Press et al. 2022) but for the slopes."""
+    places = torch.arange(length)
+    return -torch.tensor(slopes(heads))[:, None, None] * (places[:, None] - places).abs()
 
 
 def turn(x: Float[Tensor, "*axes t e"]) -> Float[Tensor, "*axes t e"]:

@@ -8,7 +8,7 @@ from unbraid.config import Record
 from unbraid.models.attention import AnyAttention, Softmax
 from unbraid.models.feed_forward import AnyFeedForward, Dense
 
-Positions = Literal["learned", "sinusoidal", "rotary"]
+Positions = Literal["nearness", "learned", "sinusoidal", "rotary"]
 MOST = 1 << 16
 
 
@@ -20,7 +20,7 @@ class Transformer(Record):
     layers: int = Field(default=2, ge=1, le=1024)
     d_ff: int = Field(default=256, ge=1, le=MOST)
     causal: bool = True
-    positions: Positions = "learned"
+    positions: Positions = "nearness"
     readout: Literal["question", "mean"] = "question"
     dropout: float = Field(default=0.0, ge=0, lt=1)
     attention: AnyAttention = Softmax()

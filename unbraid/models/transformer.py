@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from unbraid.axes import Float, Int, Tensor
+from unbraid.axes import Bool, Float, Int, Tensor
 from unbraid.errors import Refusal
 from unbraid.models.attention import Sight
 from unbraid.models.attention.attention import Named
 from unbraid.models.block import Passing, pass_layer
 from unbraid.models.dropout import Dropout
 from unbraid.models.layers import linear, look_up
-from unbraid.models.positions import waves
+from unbraid.models.positions import nearness, waves
 from unbraid.models.recording import recorder
 from unbraid.models.settings import Transformer
 from unbraid.models.weights import start_of
@@ -96,7 +96,7 @@ class Models:
         passing = Passing(
             self.settings,
             self.weights,
-            Sight(self.settings.causal, mask),
+            self._sight(mask),
             recorder(self.settings, frozenset(record)),
             self._audible(silence),
             dropout,
@@ -126,8 +126,14 @@ class Models:
             case "sinusoidal":
                 width = self.settings.d_model
                 return x * width**0.5 + waves(self.length, width)[:length].to(x.dtype)
-            case "rotary":
+            case "rotary" | "nearness":
                 return x
+
+    def _sight(self, mask: Bool[Tensor, "b t"]) -> Sight:
+        if self.settings.positions != "nearness":
+            return Sight(self.settings.causal, mask)
+        tokens = mask.shape[1]
+        return Sight(self.settings.causal, mask, nearness(self.length, self.settings.heads)[:, :tokens, :tokens])
 
     def _audible(self, silence: Iterable[tuple[int, int]]) -> Mapping[int, Tensor]:
         """Of each layer with a silenced head: which heads are heard."""

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from tests.models.shapes import SHAPES, TOKENS, doubled, start
 from unbraid.models import Hopfield, Softmax
-from unbraid.models.attention.attention import softmax_pattern
 from unbraid.models.attention.hopfield import energy
 
 
@@ -14,17 +13,19 @@ def drawn(seed, scale):
     rng = np.random.default_rng(seed)
     state, stored = (torch.from_numpy(scale * rng.standard_normal((1, 2, 2, 5, 3))) for _ in range(2))
     beta = torch.from_numpy(np.exp(rng.uniform(-3, 3, (1, 1, 2, 1, 1))))
-    allowed = torch.ones(1, 1, 5, 5, dtype=torch.bool).tril() if seed % 2 else torch.ones(2, 1, 1, 5, dtype=torch.bool)
-    return state, stored, allowed, beta
+    added = -torch.from_numpy(rng.random((2, 1, 5, 5))) if seed % 3 == 0 else torch.zeros(1, 1, 5, 5).double()
+    if seed % 2:
+        added = added.masked_fill(torch.ones(5, 5).triu(1).bool(), -torch.inf)
+    return state, stored, added, beta
 
 
 @given(st.integers(0, 10_000), st.sampled_from([0.1, 1.0, 10.0]))
 def test_the_energy_never_rises_and_is_never_below_zero(seed, scale):
-    state, stored, allowed, beta = drawn(seed, scale)
-    before = energy(state, stored, allowed, beta)
+    state, stored, added, beta = drawn(seed, scale)
+    before = energy(state, stored, added, beta)
     for _ in range(12):
-        state = softmax_pattern(beta * state @ stored.mT, allowed) @ stored
-        after = energy(state, stored, allowed, beta)
+        state = (beta * state @ stored.mT + added).softmax(-1) @ stored
+        after = energy(state, stored, added, beta)
         tolerance = 1e-12 * (1 + before.abs())
         assert (after <= before + tolerance).all()
         assert (after >= -tolerance).all()
@@ -32,14 +33,14 @@ def test_the_energy_never_rises_and_is_never_below_zero(seed, scale):
 
 
 def test_the_energy_by_hand():
-    state, stored, allowed, beta = drawn(1, 1.0)
+    state, stored, added, beta = drawn(3, 1.0)
     expected = np.zeros((1, 2, 2, 5))
     for m, b, h, t in np.ndindex(expected.shape):
         xi, seen, sharpness = state[m, b, h, t].numpy(), stored[m, b, h, : t + 1].numpy(), float(beta[m, 0, h])
-        lse = np.log(np.exp(sharpness * seen @ xi).sum()) / sharpness
+        lse = np.log(np.exp(sharpness * seen @ xi + added[b, 0, t, : t + 1].numpy()).sum()) / sharpness
         longest = max(row @ row for row in seen)
         expected[m, b, h, t] = -lse + xi @ xi / 2 + np.log(t + 1) / sharpness + longest / 2
-    np.testing.assert_allclose(energy(state, stored, allowed, beta), expected, atol=1e-12)
+    np.testing.assert_allclose(energy(state, stored, added, beta), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("shape", ["hopfield", "hopfield, encoder", "hopfield, memories"])
@@ -65,7 +66,7 @@ def test_one_iteration_with_the_usual_beta_is_softmax_attention(causal):
 
 
 def test_what_heads_read_is_what_iterating_by_hand_gives():
-    """Three rounds over tokens and memories in sight, each head with its own β; the last pattern reads the values."""
+    """Two rounds over tokens and memories in sight, each head with its own β; the last pattern reads the values."""
     models = doubled(start(SHAPES["hopfield, memories"], seeds=[0]))
     place = "blocks.0.attn."
     own = {name: models.weights[f"{place}{name}"][0].numpy() for name in ("log_beta", "memory_keys", "memory_values")}
@@ -76,8 +77,9 @@ def test_what_heads_read_is_what_iterating_by_hand_gives():
         stored = np.concatenate([k[b, h, : t + 1], own["memory_keys"][h]])
         values = np.concatenate([v[b, h, : t + 1], own["memory_values"][h]])
         state, pattern = q[b, h, t], np.zeros(len(stored))
+        near = np.concatenate([-(1, 0)[h] * np.arange(t, -1, -1), np.zeros(3)])
         for _ in range(2):
-            scores = np.exp(np.exp(own["log_beta"][h]) * stored @ state)
+            scores = np.exp(np.exp(own["log_beta"][h]) * stored @ state + near)
             pattern = scores / scores.sum()
             state = pattern @ stored
         np.testing.assert_allclose(z[b, h, t], pattern @ values, atol=1e-10)

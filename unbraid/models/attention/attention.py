@@ -29,19 +29,26 @@ Drop = Callable[[str, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Sight:
-    """Who may see whom: earlier tokens and oneself if causal, else every token that is not padding.
+    """Who may see whom: earlier tokens and oneself if causal, else every token that is not padding; and how well.
 
     Padding stands at the right, so that who looks only back never sees it.
     """
 
     causal: bool
     mask: Bool[Tensor, "b t"]
+    nearness: Float[Tensor, "h t s"] | None = None
+    """What is added to the scores of each head for how far tokens are apart."""
 
     def allowed(self) -> Bool[Tensor, "#b 1 #t s"]:
         tokens = self.mask.shape[1]
         if self.causal:
             return torch.ones(1, 1, tokens, tokens, dtype=torch.bool).tril()
         return self.mask[:, None, None, :]
+
+    def added(self) -> Float[Tensor, "#b #h #t s"]:
+        """What is added to scores: nothing, or what nearness says, and -inf for what may not be seen."""
+        nearness = torch.zeros(1, 1, self.mask.shape[1]) if self.nearness is None else self.nearness
+        return torch.where(self.allowed(), nearness, -torch.inf)
 
     def keys(self) -> Int[Tensor, "b t"]:
         """How many keys each query may see."""
@@ -89,10 +96,3 @@ class Attention(Record, ABC):
 
     @abstractmethod
     def mix(self, given: Heads) -> Mixed: ...
-
-
-def softmax_pattern(
-    scores: Float[Tensor, "m b h t s"], allowed: Bool[Tensor, "#b 1 #t s"]
-) -> Float[Tensor, "m b h t s"]:
-    """Shares that sum to one over the keys that a query may see."""
-    return scores.masked_fill(~allowed, -torch.inf).softmax(-1)
