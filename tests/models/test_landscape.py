@@ -52,7 +52,7 @@ def test_energies_are_the_models_own_and_never_rise():
 
 
 def test_memories_draw_queries_too():
-    models = with_beta("hopfield, memories", 4.0)
+    models = with_beta("hopfield, memories", 2.0)
     before = landscape(models, TOKENS, 1).patterns
     models.weights["blocks.1.attn.memory_keys"].mul_(50)
     after = landscape(models, TOKENS, 1)

@@ -97,6 +97,53 @@ def test_bad_cases_are_refused(cases, sentence):
         expand({"cases": cases}, "here")
 
 
+STORIES = {
+    "world": {"kind": "stories", "rounds": 2},
+    "cases": {"few": {"model": {"layers": 1}}, "many": {"model": {"d_ff": 32}}},
+    "tasks": {"counting": {"world": {"people": 3}, "model": {"layers": 3}, "teaching": {"steps": 9}}},
+    "sweep": {"world.task": ["one_fact", "counting"]},
+}
+
+
+def test_what_a_task_needs_is_merged_over_every_case_of_that_task_alone():
+    found = {tuple(m.setting.values()): m.experiment for m in expand(STORIES, "here")}
+    assert {key: one.model.layers for key, one in found.items()} == {
+        ("few", "one_fact"): 1,
+        ("few", "counting"): 3,
+        ("many", "one_fact"): 2,
+        ("many", "counting"): 3,
+    }
+    assert found["many", "counting"].model.d_ff == 32
+    assert [one.stories.people for one in found.values()] == [None, 3, None, 3]
+    assert [one.teaching.steps == 9 for one in found.values()] == [False, True, False, True]
+
+
+def test_the_sweep_has_the_last_word_over_what_a_task_needs():
+    members = expand({**STORIES, "sweep": {**STORIES["sweep"], "model.layers": [4, 5]}}, "here")
+    assert [m.experiment.model.layers for m in members] == [4, 5] * 4
+
+
+def test_what_tasks_need_survives_being_resolved_and_does_not_leak_into_the_base():
+    data = {**STORIES, "sweep": {"world.task": ["counting", "one_fact"]}}
+    resolved = tomllib.loads(to_toml(resolve(data, "here")))
+    assert resolve(resolved, "here") == resolved
+    assert resolved["model"]["layers"] == 2
+    assert [m.experiment for m in expand(resolved, "here")] == [m.experiment for m in expand(data, "here")]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "sentence"),
+    [
+        ({"countin": {}}, "tasks.countin is for a task that is not there; did you mean 'counting'"),
+        ({"counting": 3}, "each named as in"),
+        ({"counting": {"title": "A"}}, "tasks.counting.title cannot differ between tasks"),
+    ],
+)
+def test_bad_needs_of_tasks_are_refused(tasks, sentence):
+    with pytest.raises(Refusal, match=sentence):
+        expand({**STORIES, "tasks": tasks}, "here")
+
+
 def test_an_override_that_every_case_undoes_is_refused():
     cases = {"small": {"training": {"batch": 4}}, "large": {"training": {"batch": 8}, "seed": 3}}
     data = {"cases": cases}

@@ -21,6 +21,7 @@ class Transformer(Record):
     d_ff: int = Field(default=256, ge=1, le=MOST)
     causal: bool = True
     positions: Positions = "nearness"
+    start: Literal["carrying", "torch"] = "carrying"
     readout: Literal["question", "mean"] = "question"
     dropout: float = Field(default=0.0, ge=0, lt=1)
     attention: AnyAttention = Softmax()
@@ -49,6 +50,6 @@ class Transformer(Record):
 
 
 PUBLISHED = Transformer(
-    d_model=128, heads=8, d_ff=256, causal=False, positions="sinusoidal", readout="mean", dropout=0.1
+    d_model=128, heads=8, d_ff=256, causal=False, positions="sinusoidal", start="torch", readout="mean", dropout=0.1
 )
 """The seed's encoder in its table's first rows; with (192, 16, 3 layers) and d_ff 512 in the others."""

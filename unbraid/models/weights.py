@@ -10,7 +10,7 @@ Each part has its own stream, so that one part more does not change how the othe
 import numpy as np
 
 from unbraid.models.settings import Transformer
-from unbraid.models.starting import Start, norm, uniform
+from unbraid.models.starting import CARRIED, WORDS, Start, norm, uniform
 from unbraid.randomness import stream
 
 POSITION_DEVIATION = 0.02
@@ -23,7 +23,8 @@ def start_of(settings: Transformer, vocabulary: int, length: int, classes: int, 
     def rng(place: str) -> np.random.Generator:
         return stream(seed, "weights", place)
 
-    start = {"embed": rng("embed").standard_normal((vocabulary, width), np.float32)}
+    words = rng("embed").standard_normal((vocabulary, width), np.float32)
+    start = {"embed": WORDS * words if settings.start == "carrying" else words}
     if settings.positions == "learned":
         rows = rng("positions").standard_normal((length, width), np.float32)
         start["positions"] = POSITION_DEVIATION * rows
@@ -42,5 +43,8 @@ def start_of(settings: Transformer, vocabulary: int, length: int, classes: int, 
 
 def _attention(rng: np.random.Generator, settings: Transformer) -> Start:
     width = settings.d_model
-    common = {"qkv": uniform(rng, width, 3 * width, width), "out": uniform(rng, width, width, width)}
-    return common | settings.attention.parameters(rng, width, settings.heads)
+    qkv, out = uniform(rng, width, 3 * width, width), uniform(rng, width, width, width)
+    if settings.start == "carrying":
+        qkv[2 * width :] *= CARRIED
+        out *= CARRIED
+    return {"qkv": qkv, "out": out} | settings.attention.parameters(rng, width, settings.heads)

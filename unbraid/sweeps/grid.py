@@ -1,7 +1,8 @@
 """A configuration with `[cases]` and a `[sweep]` becomes one member per combination.
 
 [cases.gated]      a named part of a configuration, merged over the rest; the cases are compared with each other
-[sweep]            dotted paths to lists of values, each merged over the case
+[tasks.counting]   what a task of the stories needs, merged over every case where `world.task` is that one
+[sweep]            dotted paths to lists of values, each merged over the case and the task's part
 """
 
 import itertools
@@ -13,11 +14,13 @@ from typing import Any
 from unbraid.config import REPLICATES, Tree, at_path, check, flatten, merge, nearest
 from unbraid.errors import Refusal
 from unbraid.sweeps.experiment import Experiment
+from unbraid.worlds.stories.tasks import TASKS
 
 SWEPT = (
     *("seed", "world", "dictionary", "training", "mechanisms", "baseline", "embedding", "data"),
     *("model", "constraints", "teaching"),
 )
+MERGED = ("cases", "tasks", "sweep")
 
 
 @dataclass(frozen=True)
@@ -40,18 +43,19 @@ class Member:
 def resolve(data: Tree, source: str) -> Tree:
     """The configuration with every default written out, and at swept paths the first value; refuses a bad member."""
     members = expand(data, source)
-    kept = {key: data[key] for key in ("cases", "sweep") if data.get(key)}
-    if "cases" in kept:  # a case is merged over the rest, so the rest must not have it in already
-        members = expand({key: value for key, value in data.items() if key != "cases"}, f"{source} without its cases")
+    kept = {key: data[key] for key in MERGED if data.get(key)}
+    if {"cases", "tasks"} & kept.keys():  # these are merged over the rest, so the rest must not have them in already
+        rest = {key: value for key, value in data.items() if key not in ("cases", "tasks")}
+        members = expand(rest, f"{source} without its cases and tasks")
     return {**members[0].experiment.tree(), **kept}
 
 
 def refuse_swept(overrides: Tree, data: Tree, source: str) -> None:
     """An override of a path that the sweep or every case sets would do nothing: say so."""
     swept = flatten(data.get("sweep", {})) if isinstance(data.get("sweep", {}), dict) else {}
-    cases = _checked_cases(data.get("cases", {}), source)
+    cases = _checked_parts(data, "cases", source)
     paths = {name: flatten(case) for name, case in cases.items()}
-    for path, value in flatten({key: tree for key, tree in overrides.items() if key not in ("cases", "sweep")}).items():
+    for path, value in flatten({key: tree for key, tree in overrides.items() if key not in MERGED}).items():
         if _set_by(path, swept):
             asked = f"sweep.'{path}'=[{value}]"
             raise Refusal(f"{source}: '{path}' is swept, so setting it changes nothing; accepted: {asked}")
@@ -76,26 +80,37 @@ def expand(data: Tree, source: str) -> list[Member]:
 
 def combinations(data: Tree, source: str) -> Iterator[tuple[Tree, Tree]]:
     """What cases and sweep set, and the configuration with that put in, as it was written."""
-    base = {key: value for key, value in data.items() if key not in ("cases", "sweep")}
-    cases = _checked_cases(data.get("cases", {}), source)
+    base = {key: value for key, value in data.items() if key not in MERGED}
+    cases, tasks = (_checked_parts(data, kind, source) for kind in ("cases", "tasks"))
     sweep = _checked_sweep(data.get("sweep", {}), source)
     axes = {"case": list(cases), **sweep} if cases else sweep
     for values in itertools.product(*axes.values()):
         chosen = dict(zip(axes, values, strict=True))
-        tree = base
+        swept: Tree = {}
         for path, value in chosen.items():
-            tree = merge(tree, cases[value] if path == "case" else at_path(path, value))
-        yield chosen, tree
+            if path != "case":
+                swept = merge(swept, at_path(path, value))
+        tree = merge(base, cases[chosen["case"]]) if cases else base
+        yield chosen, merge(merge(tree, tasks.get(_task(merge(tree, swept)), {})), swept)
 
 
-def _checked_cases(cases: object, source: str) -> dict[str, Tree]:
-    if not isinstance(cases, dict) or not all(isinstance(case, dict) for case in cases.values()):
-        raise Refusal(f"{source}: cases is {cases!r:.60}; accepted: tables, each named as in [cases.NAME]")
-    for name, case in cases.items():
-        for key in case:
+def _task(tree: Tree) -> str:
+    world = tree.get("world", {})
+    return str(world.get("task", "")) if isinstance(world, dict) else ""
+
+
+def _checked_parts(data: Tree, kind: str, source: str) -> dict[str, Tree]:
+    """The cases, or what the tasks need."""
+    parts = data.get(kind, {})
+    if not isinstance(parts, dict) or not all(isinstance(part, dict) for part in parts.values()):
+        raise Refusal(f"{source}: {kind} is {parts!r:.60}; accepted: tables, each named as in [{kind}.NAME]")
+    for name, part in parts.items():
+        if kind == "tasks" and name not in TASKS:
+            raise Refusal(f"{source}: tasks.{name} is for a task that is not there; {nearest(name, TASKS)}")
+        for key in part:
             if key not in SWEPT:
-                raise Refusal(f"{source}: cases.{name}.{key} cannot differ between cases; {nearest(key, SWEPT)}")
-    return cases
+                raise Refusal(f"{source}: {kind}.{name}.{key} cannot differ between {kind}; {nearest(key, SWEPT)}")
+    return parts
 
 
 def _checked_sweep(sweep: object, source: str) -> dict[str, list[Any]]:
