@@ -3,6 +3,7 @@
 level        v                                   against chance, or 0 where there is none
 difference   v(of) - v(minus)                    paired by replicate
 relative     v(of) / v(minus) - 1                paired by replicate
+contrast     (v(of) - v(minus)) - (v(than) - v(than_minus))   paired by replicate: is one effect above another?
 matched      v(of) - v(minus) where both have the same `by`, interpolated between their settings
 equal_l0     v(of) - v(minus) over all L0 that both families pass through, as unbraid.statistics.matched compares
 nearer       |v(of) - target| - |v(minus) - target|, mean over their settings
@@ -82,6 +83,25 @@ class Relative(Measure):
 
     def selections(self) -> list[Where]:
         return [self.of, self.minus]
+
+
+class Contrast(Measure):
+    """How far one difference is above another: what a change does here, less what it does there."""
+
+    kind: Literal["contrast"] = "contrast"
+    of: Where
+    minus: Where
+    than: Where
+    than_minus: Where
+
+    def measure(self, results: Results) -> Measured:
+        here, without, there, there_without = (results.values(self.metric, where) for where in self.selections())
+        shared = here.keys() & without.keys() & there.keys() & there_without.keys()
+        found = {key: here[key] - without[key] - (there[key] - there_without[key]) for key in sorted(shared)}
+        return _measured(found, None)
+
+    def selections(self) -> list[Where]:
+        return [self.of, self.minus, self.than, self.than_minus]
 
 
 class Matched(Measure):
@@ -191,6 +211,7 @@ MEASURES: dict[str, type[Measure]] = {
     "level": Level,
     "difference": Difference,
     "relative": Relative,
+    "contrast": Contrast,
     "matched": Matched,
     "equal_l0": EqualL0,
     "nearer": Nearer,

@@ -64,11 +64,12 @@ def _ratio(setting: Tree, config: Tree) -> float | None:
 
 
 def _same(offered: object, asked: Value | tuple[Value, ...]) -> bool:
-    """Equal, or equal to one of several; a table that was swept whole is known by its kind."""
+    """Equal, or equal to one of several; a table that was swept whole is known by its kind, or its names and values."""
     if isinstance(asked, tuple):
         return any(_same(offered, one) for one in asked)
     if isinstance(offered, dict):
-        return asked in (offered.get("kind"), " ".join(map(str, offered.values())))
+        named = " ".join(f"{name} {value}" for name, value in offered.items())
+        return asked in (offered.get("kind"), " ".join(map(str, offered.values())), named)
     if isinstance(offered, float) and isinstance(asked, int | float):
         return math.isclose(offered, asked, rel_tol=1e-6)
     return offered == asked
