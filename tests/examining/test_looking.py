@@ -7,6 +7,7 @@ import torch
 from unbraid.examining.examine import fresh
 from unbraid.examining.looking import look
 from unbraid.metrics.separation import explained
+from unbraid.models import Routed
 
 
 @pytest.mark.parametrize("causal", [True, False])
@@ -52,6 +53,32 @@ def test_what_heads_write_and_read_is_taken_over_all_stories(make, world):
     torch.testing.assert_close(found["explained"][0, 0, :, place], expected, rtol=1e-4, atol=1e-5)
     cosines = torch.nn.functional.cosine_similarity(*torch.stack(means).unbind(1), dim=-1).abs().mean()
     assert found["cosine"][0, 0, 0, 1].item() == pytest.approx(cosines.item(), rel=1e-4)
+
+
+def test_a_routed_head_is_looked_at_where_tokens_take_it(make, world):
+    """Loops over the tokens whose gate is open; at a question that does not take the head, nothing is looked at."""
+    one, batches = make(heads=4, attention=Routed(k=2)), fresh(world, 70)
+    found = look(one, batches)
+    names = ["blocks.1.attn.hook_pattern", "blocks.1.attn.hook_gate", "blocks.1.attn.hook_z"]
+    support, spread, read, values = [], [], [], []
+    for batch in batches:
+        recorded = one.forward(batch.tokens, names).recorded
+        pattern, gate, z = (recorded[name][0] for name in names)
+        for b in range(len(batch.tokens)):
+            for q, place in enumerate(batch.asked[b].tolist()):
+                told = batch.support[b, q].nonzero()[:, 0].tolist()
+                support.append(pattern[b, 1, place, told].sum().item() if gate[b, place, 1] > 0 else 0.0)
+            for t in range(int(batch.mask[b].sum())):
+                read.append(z[b, :, t] * gate[b, t, :, None])
+                values.append(batch.factors["person"][b, t].item())
+                if t and gate[b, t, 1] > 0:
+                    keys = pattern[b, 1, t, : t + 1].double().numpy()
+                    spread.append(np.exp(-(keys * np.log(keys)).sum()) / len(keys))
+    assert found["support"][0, 1, 1].item() == pytest.approx(np.mean(support), rel=1e-4)
+    assert found["spread"][0, 1, 1].item() == pytest.approx(np.mean(spread), rel=1e-4)
+    place = list(batches[0].factors).index("person")
+    expected = explained(torch.stack(read)[None], torch.tensor(values))[0]
+    torch.testing.assert_close(found["explained"][0, 1, :, place], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_tables_have_a_layer_and_a_head_axis(make, world):

@@ -29,7 +29,7 @@ def test_a_head_may_matter_little_overall_and_wholly_for_one_group():
     without = (groups < 4)[None, None]
     assert importance(right, without).item() == pytest.approx(0.2)
     assert importance_by_group(right, without, groups)[0, 0].tolist() == [0, 0, 0, 0, 1]
-    assert largest_drop(importance_by_group(right, without, groups)).item() == 1
+    assert largest_drop(right, without, [torch.zeros(100).long(), groups]).item() == 1
 
 
 def test_small_groups_and_questions_of_no_group_are_left_out():
@@ -39,8 +39,8 @@ def test_small_groups_and_questions_of_no_group_are_left_out():
     by_group = importance_by_group(right, without, groups)
     assert by_group[0, 0, 0] == 0
     assert by_group[0, 0, 1].isnan()
-    assert largest_drop(by_group).item() == 0
-    assert largest_drop(by_group[..., 1:]).isnan().all()
+    assert largest_drop(right, without, [groups]).item() == 0
+    assert largest_drop(right, without, [torch.where(groups == 1, 1, -1)]).isnan().all()
 
 
 def test_chance_of_the_largest_drop_is_that_of_the_largest_of_so_many_normal_means(rng):
@@ -48,6 +48,16 @@ def test_chance_of_the_largest_drop_is_that_of_the_largest_of_so_many_normal_mea
     n = 400
     right, groups = torch.ones(1, 2 * n, dtype=torch.bool), torch.arange(2 * n) % 2
     without = torch.from_numpy(rng.random((1, 30, 2 * n)) < 0.5)
-    found = chance_of_largest_drop(right, without, groups, np.random.default_rng(1))
+    found = chance_of_largest_drop(right, without, [groups], np.random.default_rng(1))
     above = (found - importance(right, without)).mean().item()
     assert above == pytest.approx(0.5 / math.sqrt(math.pi * n), rel=0.1)
+
+
+def test_where_groups_do_not_matter_the_largest_drop_over_several_groupings_is_at_its_chance(rng):
+    """The largest of all is dealt anew, not the largest of the means: else the score would lie above by luck alone."""
+    right, without = torch.ones(1, 600, dtype=torch.bool), torch.from_numpy(rng.random((1, 300, 600)) < 0.5)
+    groupings = [torch.arange(600) % count for count in (2, 4, 6)]
+    found = largest_drop(right, without, groupings) - chance_of_largest_drop(
+        right, without, groupings, np.random.default_rng(1)
+    )
+    assert abs(found.mean().item()) < 3 * found.std().item() / math.sqrt(300)

@@ -51,7 +51,7 @@ def test_the_spread_of_a_single_key_is_one_over_those_allowed():
     pattern = torch.eye(4).expand(1, 2, 1, 4, 4)
     expected = torch.tensor([[1, 1 / 2, 1 / 3, 1 / 4], [1, 1 / 2, 1 / 3, 1 / 3]])
     torch.testing.assert_close(spread(pattern, keys)[0, :, 0], expected)
-    mean = over_queries(spread(pattern, keys), MASK)
+    mean = over_queries(spread(pattern, keys), MASK[None, :, None])
     assert mean.item() == pytest.approx((2 * (1 + 1 / 2 + 1 / 3) + 1 / 4) / 7)  # the padded query is not asked
 
 
@@ -59,7 +59,7 @@ def test_the_distance_of_heads_is_the_jensen_shannon_distance_in_bits(rng):
     rows = torch.from_numpy(rng.dirichlet([0.3] * 5, (2, 3, 4, 5)))  # m b h t s
     queries = torch.ones(3, 5, dtype=torch.bool)
     queries[0, :2] = False
-    found = head_distances(rows, queries)
+    found = head_distances(rows, queries[None, :, None])
     for one, other in ((0, 1), (0, 3), (2, 1)):
         asked = [(b, t) for b in range(3) for t in range(5) if queries[b, t]]
         apart = [jensenshannon(rows[1, b, one, t], rows[1, b, other, t], base=2) for b, t in asked]
@@ -68,7 +68,7 @@ def test_the_distance_of_heads_is_the_jensen_shannon_distance_in_bits(rng):
 
 def test_specialisation_is_nothing_for_heads_alike_and_one_for_heads_apart():
     keys = torch.ones(1, 3, 3, dtype=torch.bool)
-    queries = torch.ones(1, 3, dtype=torch.bool)
+    queries = torch.ones(1, 1, 1, 3, dtype=torch.bool)
     assert between_heads(head_distances(uniform(keys, 3), queries)).item() == 0
     apart = torch.eye(3)[None, None, :, None].expand(1, 1, 3, 3, 3)
     assert between_heads(head_distances(apart, queries)).item() == pytest.approx(1)
@@ -104,3 +104,13 @@ def test_the_uniform_mass_of_a_known_case():
     keys, asked = allowed(MASK[:1], causal=True), torch.tensor([[3, 1]])
     support = torch.tensor([[[True, True, False, False], [False, True, False, False]]])
     assert uniform_mass(keys, asked, support).item() == pytest.approx(0.5)
+
+
+def test_heads_are_compared_where_both_are_asked_and_averaged_where_each_is(rng):
+    rows = torch.from_numpy(rng.dirichlet([0.3] * 5, (2, 3, 2, 5)))
+    queries = torch.from_numpy(rng.random((2, 3, 2, 5)) < 0.6)
+    both = (queries[1, :, 0] & queries[1, :, 1]).nonzero().tolist()
+    apart = [jensenshannon(rows[1, b, 0, t], rows[1, b, 1, t], base=2) for b, t in both]
+    assert head_distances(rows, queries)[1, 0, 1].item() == pytest.approx(sum(apart) / len(apart))
+    own = rows[1, :, 1, :, 0][queries[1, :, 1]]
+    assert over_queries(rows[..., 0], queries)[1, 1].item() == pytest.approx(own.mean().item())

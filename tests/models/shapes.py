@@ -21,6 +21,7 @@ SHAPES = {
     "hopfield, dropping": Transformer(
         d_model=8, heads=2, d_ff=12, causal=False, dropout=0.2, attention=Hopfield(memories=2), positions="rotary"
     ),
+    "routed experts, one": Transformer(d_model=8, heads=2, d_ff=12, feed_forward=RoutedExperts(experts=3, k=1)),
     "routed experts": Transformer(d_model=8, heads=2, d_ff=12, feed_forward=RoutedExperts(experts=3, k=2)),
 }
 TOKENS = torch.tensor([[3, 1, 4, 1, 5, 9], [2, 6, 5, 3, 0, 0], [7, 0, 0, 0, 0, 0]])

@@ -150,14 +150,13 @@ def test_every_attention_and_feed_forward_is_in_the_batteries_and_survives_toml(
 
 
 @over_shapes
-def test_every_weight_has_a_finite_gradient_in_every_member(settings):
+def test_every_weight_has_a_finite_gradient_of_the_answers_in_every_member(settings):
     leaves = start(settings).leaves()
-    passed = leaves.forward(TOKENS, step=0)
-    loss = leaves.read(passed, ASKED).square().sum() + sum(cost.sum() for cost in passed.costs.values())
+    loss = leaves.read(leaves.forward(TOKENS, step=0), ASKED).square().sum()
     named = leaves.parameters()
     for name, gradient in zip(named, torch.autograd.grad(loss, list(named.values())), strict=True):
         assert gradient.isfinite().all(), name
-        assert (gradient.flatten(1).abs().amax(1) > 0).all(), name
+        assert (gradient.flatten(1).abs().amax(1) > 1e-5).all(), name
 
 
 def test_the_seeds_sizes_give_the_seeds_number_of_weights():

@@ -10,7 +10,8 @@ experts      m l n    share of tokens routed to each expert of a routed feed-for
 cosine, cka  m l h h  how alike two heads of a layer write of stories
 explained    m l h f  how much of what it reads each factor explains
 
-What heads write shares one space; what they read is in coordinates of their own, in which cosines mean nothing.
+What heads write shares one space; what they read is in coordinates of their own, in which cosines mean nothing. Where
+tokens are routed, a head looks and reads only at those that take it: what it does at others never reaches the model.
 """
 
 from collections.abc import Sequence
@@ -52,17 +53,21 @@ def _see(one: Models, batch: StoryBatch) -> list[Named]:
 def _part(recorded: Named, batch: StoryBatch, causal: bool) -> Named:
     """Of one layer: means over the batch's queries or tokens, and what is compared over all stories."""
     keys = attention.allowed(batch.mask, causal)
-    queries = batch.mask & (keys.sum(-1) > 1)
     pattern, written = recorded[PATTERN], recorded[WRITTEN]
+    gate = recorded[GATE].transpose(2, 3) if GATE in recorded else pattern.new_ones(pattern.shape[:-1])
+    queries = (batch.mask & (keys.sum(-1) > 1))[:, None] & (gate > 0)
     looked = pattern / pattern.sum(-1, keepdim=True).clamp_min(TINY)  # what is left of it may be on memories
     part = {
-        "queries": queries.sum(),
+        "queries": queries.sum((1, 3)),
+        "pairs": torch.einsum("mbht,mbgt->mhg", *2 * [queries.double()]),
         "spread": attention.over_queries(attention.spread(looked, keys), queries),
         "distance": attention.head_distances(looked, queries),
-        "support": attention.support_mass(attention.rows_of(pattern, batch.asked), batch.support),
-        "activity": attention.over_queries(written.norm(dim=-1), batch.mask),
+        "support": attention.support_mass(
+            attention.rows_of(pattern * (gate > 0)[..., None], batch.asked), batch.support
+        ),
+        "activity": attention.over_queries(written.norm(dim=-1), batch.mask[None, :, None]),
         "pooled": heads.pooled(written, batch.mask),
-        "tokens": recorded[READ].transpose(2, 3)[:, batch.mask],
+        "tokens": (recorded[READ] * gate[..., None]).transpose(2, 3)[:, batch.mask],
     }
     shares = {name: heads.usage(recorded[hook], batch.mask) for name, hook in SHARES.items() if hook in recorded}
     return {**part, **shares}
@@ -73,7 +78,7 @@ def _layer(parts: Sequence[Named], batches: Sequence[StoryBatch]) -> Named:
     tokens = [batch.mask.sum() for batch in batches]
     weights = {name: tokens for name in ("activity", *SHARES) if name in parts[0]}
     weights |= {"support": _questions(batches)}
-    weights |= {name: [part["queries"] for part in parts] for name in ("spread", "distance")}
+    weights |= {name: [part[of] for part in parts] for name, of in (("spread", "queries"), ("distance", "pairs"))}
     found = {name: _mean([part[name] for part in parts], each) for name, each in weights.items()}
     found["activity"] = found["activity"] / found["activity"].sum(-1, keepdim=True)
     pooled, read = (torch.cat([part[name] for part in parts], 1) for name in ("pooled", "tokens"))
@@ -91,6 +96,7 @@ def _questions(batches: Sequence[StoryBatch]) -> list[Tensor]:
 
 
 def _mean(parts: Sequence[Tensor], weights: Sequence[Tensor]) -> Tensor:
-    """Over batches, each with its weight."""
-    shares = torch.stack(list(weights)).double()
-    return torch.einsum("b,b...->...", shares / shares.sum(), torch.stack(list(parts)).double()).float()
+    """Over batches, each with its weight, which may differ between heads."""
+    values, shares = (torch.stack(list(given)).double() for given in (parts, weights))
+    shares = shares.view(*shares.shape, *[1] * (values.dim() - shares.dim()))
+    return ((shares * values).sum(0) / shares.sum(0).clamp_min(1)).float()

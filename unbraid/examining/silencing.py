@@ -27,14 +27,11 @@ def silence(one: Models, batches: Sequence[StoryBatch]) -> Named:
     right = _right(one, batches, None)
     without = torch.stack([_right(one, batches, place) for place in product(range(layers), range(heads))], 1)
     groups = groupings(batches)
-    drops = [ablation.largest_drop(ablation.importance_by_group(right, without, each)) for each in groups]
-    rng = stream(0, "groups")
-    dealt = [ablation.chance_of_largest_drop(right, without, each, rng) for each in groups]
     found = {
         "importance": ablation.importance(right, without),
         "needed": ablation.needed(right, without),
-        "largest_drop": _largest(drops),
-        "dealt_drop": _largest(dealt),
+        "largest_drop": ablation.largest_drop(right, without, groups),
+        "dealt_drop": ablation.chance_of_largest_drop(right, without, groups, stream(0, "groups")),
     }
     return {name: table.unflatten(1, (layers, heads)) for name, table in found.items()}
 
@@ -62,9 +59,3 @@ def back(batch: StoryBatch) -> Int[Tensor, "n"]:
     places = torch.arange(batch.support.shape[-1]).expand_as(batch.support)
     last = torch.where(batch.support, places, -1).amax(-1)
     return torch.where(last >= 0, batch.asked - last, -1).flatten()
-
-
-def _largest(drops: Sequence[Tensor]) -> Tensor:
-    """Over ways of grouping; NaN where none has a large enough group."""
-    found = torch.stack(list(drops)).nan_to_num(nan=-torch.inf).amax(0)
-    return torch.where(found.isfinite(), found, torch.nan)

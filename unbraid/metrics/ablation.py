@@ -2,9 +2,11 @@
 
 importance   = accuracy - accuracy without the head               a head that nothing reads: 0
 needed       = share of answers that are right and, without the head, wrong
-largest drop = largest importance of the head in any group of questions
+largest drop = largest importance of the head in any group of questions, over several ways of grouping them
                its chance: the same with questions dealt to the groups at random, which is above 0 by luck alone
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -35,15 +37,21 @@ def importance_by_group(
     return torch.where(size >= FEWEST, drop, torch.nan)
 
 
-def largest_drop(by_group: Float[Tensor, "m k g"]) -> Float[Tensor, "m k"]:
+def largest_drop(
+    right: Bool[Tensor, "m b"], without: Bool[Tensor, "m k b"], groupings: Sequence[Int[Tensor, "b"]]
+) -> Float[Tensor, "m k"]:
     """NaN where no group is large enough."""
-    found = by_group.nan_to_num(nan=-torch.inf).amax(-1)
+    drops = torch.cat([importance_by_group(right, without, groups) for groups in groupings], -1)
+    found = drops.nan_to_num(nan=-torch.inf).amax(-1)
     return torch.where(found.isfinite(), found, torch.nan)
 
 
 def chance_of_largest_drop(
-    right: Bool[Tensor, "m b"], without: Bool[Tensor, "m k b"], groups: Int[Tensor, "b"], rng: np.random.Generator
+    right: Bool[Tensor, "m b"],
+    without: Bool[Tensor, "m k b"],
+    groupings: Sequence[Int[Tensor, "b"]],
+    rng: np.random.Generator,
 ) -> Float[Tensor, "m k"]:
-    """Its mean over deals of the questions to groups of the same sizes."""
-    deals = (groups[torch.from_numpy(rng.permutation(len(groups)))] for _ in range(DEALS))
-    return torch.stack([largest_drop(importance_by_group(right, without, dealt)) for dealt in deals]).mean(0)
+    """Its mean over deals: each deals all questions anew, the same for every way of grouping."""
+    deals = (torch.from_numpy(rng.permutation(right.shape[-1])) for _ in range(DEALS))
+    return torch.stack([largest_drop(right, without, [each[deal] for each in groupings]) for deal in deals]).mean(0)

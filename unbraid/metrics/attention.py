@@ -35,20 +35,25 @@ def spread(pattern: Float[Tensor, "m b h t s"], keys: Bool[Tensor, "b t s"]) -> 
     return effective_keys(pattern) / keys.sum(-1).clamp_min(1)[:, None]
 
 
-def over_queries(values: Float[Tensor, "m b h t"], queries: Bool[Tensor, "b t"]) -> Float[Tensor, "m h"]:
-    """The mean of each head over these queries."""
+def over_queries(values: Float[Tensor, "m b h t"], queries: Bool[Tensor, "#m b #h t"]) -> Float[Tensor, "m h"]:
+    """The mean of each head over these queries; 0 of a head that has none."""
     chosen = queries.to(values.dtype)
-    return torch.einsum("mbht,bt->mh", values, chosen) / chosen.sum()
+    return (values * chosen).sum((1, 3)) / chosen.sum((1, 3)).clamp_min(1)
 
 
-def head_distances(pattern: Float[Tensor, "m b h t s"], queries: Bool[Tensor, "b t"]) -> Float[Tensor, "m h h"]:
-    """The mean Jensen-Shannon distance of every two heads over these queries, a pair at a time."""
-    rows = pattern.transpose(1, 2)[:, :, queries]
-    found = rows.new_zeros(rows.shape[0], rows.shape[1], rows.shape[1])
-    for one, other in combinations(range(rows.shape[1]), 2):
-        middle = entropy((rows[:, one] + rows[:, other]) / 2)
-        divergence = middle - (entropy(rows[:, one]) + entropy(rows[:, other])) / 2
-        found[:, one, other] = (divergence / torch.tensor(2.0).log()).clamp(0, 1).sqrt().mean(-1)
+def head_distances(
+    pattern: Float[Tensor, "m b h t s"], queries: Bool[Tensor, "#m b #h t"]
+) -> Float[Tensor, "m h h"]:
+    """The mean Jensen-Shannon distance of every two heads over queries of both, a pair at a time."""
+    members, _, heads = pattern.shape[:3]
+    queries = queries.expand(members, -1, heads, -1)
+    found = pattern.new_zeros(members, heads, heads)
+    for one, other in combinations(range(heads), 2):
+        first, second, both = pattern[:, :, one], pattern[:, :, other], queries[:, :, one] & queries[:, :, other]
+        middle = entropy((first + second) / 2)
+        divergence = (middle - (entropy(first) + entropy(second)) / 2) / torch.tensor(2.0).log()
+        distances = divergence.clamp(0, 1).sqrt() * both
+        found[:, one, other] = distances.sum((1, 2)) / both.sum((1, 2)).clamp_min(1)
     return found + found.mT
 
 

@@ -7,7 +7,7 @@ CKA    = HSIC(z_h, z_h') / √(HSIC(z_h, z_h) · HSIC(z_h', z_h'))   linear, deb
 HSIC   = Σ_{i≠j} K_ij L_ij / n(n-3), K and L the inner products of stories with diagonal 0 and rows summing to 0
          (U-centred: Song et al. 2012, Székely and Rizzo 2014)
 
-The cosine depends on the basis each head happens to write in, the CKA does not. The plain CKA is left out: of few
+Heads write in one space, so that both compare like with like. The plain CKA is left out: of few
 stories it is far from 0 even where heads are independent.
 """
 
@@ -22,7 +22,7 @@ FEWEST = 4
 
 
 def pooled(output: Float[Tensor, "m b h t e"], mask: Bool[Tensor, "b t"]) -> Float[Tensor, "m b h e"]:
-    """A head's representation of a story: the mean of what it mixed over the story's tokens."""
+    """A head's representation of a story: the mean of what it writes over the story's tokens."""
     kept = mask.to(output.dtype)
     return torch.einsum("mbhte,bt->mbhe", output, kept) / kept.sum(-1)[:, None, None]
 

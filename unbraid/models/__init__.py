@@ -4,7 +4,6 @@ from unbraid.models.attention import ATTENTIONS, Attention, Hopfield, Routed, So
 from unbraid.models.feed_forward import FEED_FORWARDS, Dense, FeedForward, RoutedExperts
 from unbraid.models.landscape import Landscape, landscape
 from unbraid.models.recording import hooks
-from unbraid.models.routing import shares
 from unbraid.models.settings import PUBLISHED, Transformer
 from unbraid.models.transformer import Models, Passed
 
@@ -25,5 +24,4 @@ __all__ = [
     "Transformer",
     "hooks",
     "landscape",
-    "shares",
 ]

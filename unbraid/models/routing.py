@@ -1,6 +1,7 @@
 """Let each token pick a few of several: a softmax router, the k largest, and a cost that keeps all in use.
 
-    gates = softmax(W x)        a token takes the k largest, scaled so that those it takes sum to k, and of the others 0
+    gates = softmax(W x)        a token takes the k largest, scaled so that those it takes sum to k, and of the others 0;
+                                a single one as it is (Switch), for scaled it would be 1, and the router learn nothing
     balance = n/k · Σ_i (share of tokens that pick i) · (mean gate of i)        1 when all are used alike, n/k at worst
 
 The shares have no gradient; the mean gates do.
@@ -26,14 +27,10 @@ def route(x: Float[Tensor, "m b t d"], router: Float[Tensor, "m n d"], k: int, m
     gates = linear(x, router).softmax(-1)
     picked = torch.zeros_like(gates).scatter_(-1, gates.topk(k, dim=-1).indices, 1.0)
     taken = gates * picked
-    taken = k * taken / taken.sum(-1, keepdim=True)
+    if k > 1:
+        taken = k * taken / taken.sum(-1, keepdim=True)
     mean, share = (_over_tokens(values, mask) for values in (gates, picked))
     return Routed(taken, gates.shape[-1] / k * (mean * share).sum(-1))
-
-
-def shares(gates: Float[Tensor, "m b t n"], mask: Bool[Tensor, "b t"]) -> Float[Tensor, "m n"]:
-    """The share of tokens that take each, for reports."""
-    return _over_tokens((gates > 0).to(gates.dtype), mask)
 
 
 def _over_tokens(values: Float[Tensor, "m b t n"], mask: Bool[Tensor, "b t"]) -> Float[Tensor, "m n"]:

@@ -19,10 +19,10 @@ def test_each_token_takes_k_heads_and_their_gates_sum_to_k():
 
 
 def test_shared_heads_are_always_on():
-    taken = gates(Routed(k=1, shared=2))
-    assert (taken[..., :2] > 0).all()
-    assert ((taken[..., 2:] > 0).sum(-1) == 1).all()
-    torch.testing.assert_close(taken[..., :2].sum(-1) / 2 + taken[..., 2:].sum(-1), torch.full((3, 3, 6), 2.0))
+    taken = gates(Routed(k=2, shared=1))
+    assert (taken[..., :1] > 0).all()
+    assert ((taken[..., 1:] > 0).sum(-1) == 2).all()
+    torch.testing.assert_close(taken[..., 0] + taken[..., 1:].sum(-1) / 2, torch.full((3, 3, 6), 2.0))
 
 
 def test_a_head_that_is_not_taken_writes_nothing():
