@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from unbraid.errors import Refusal
-from unbraid.studies.measures import Cell, Difference, EqualL0, Level, Matched, Nearer, Panels, Relative
+from unbraid.studies.measures import Cell, Contrast, Difference, EqualL0, Level, Matched, Nearer, Panels, Relative
 from unbraid.studies.results import Results
 from unbraid.studies.rules import Above
 
@@ -55,6 +55,21 @@ def test_a_relative_difference_is_a_share_of_the_other():
     found = Relative(metric="mmcs", of={"weight": 1}, minus={"weight": 2}).measure(results(one, other))
     assert found.estimate.interval == pytest.approx((-0.1, -0.1))
     assert (found.pairs, found.chance) == (5, None)
+
+
+def test_a_contrast_is_one_difference_less_another_in_the_same_replicate():
+    cards = (
+        card({"case": "a", "task": 1}, mmcs=FIVE),
+        card({"case": "b", "task": 1}, mmcs=[0.0, 1.0, 1.0, 4.0, 5.0]),
+        card({"case": "a", "task": 2}, "edcba", mmcs=[1.0, 0.0, 2.0, 2.0, 1.0]),
+        card({"case": "b", "task": 2}, mmcs=[0.0] * 5),
+    )
+    a, b = {"case": "a"}, {"case": "b"}
+    found = Contrast(
+        metric="mmcs", of={**a, "task": 1}, minus={**b, "task": 1}, than={**a, "task": 2}, than_minus={**b, "task": 2}
+    ).measure(results(*cards))
+    assert found.estimate.value == pytest.approx(((1 - 1) + (1 - 2) + (2 - 2) + (0 - 0) + (0 - 1)) / 5)
+    assert found.pairs == 5
 
 
 def test_four_shared_replicates_are_four_pairs():

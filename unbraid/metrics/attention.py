@@ -41,9 +41,7 @@ def over_queries(values: Float[Tensor, "m b h t"], queries: Bool[Tensor, "#m b #
     return (values * chosen).sum((1, 3)) / chosen.sum((1, 3)).clamp_min(1)
 
 
-def head_distances(
-    pattern: Float[Tensor, "m b h t s"], queries: Bool[Tensor, "#m b #h t"]
-) -> Float[Tensor, "m h h"]:
+def head_distances(pattern: Float[Tensor, "m b h t s"], queries: Bool[Tensor, "#m b #h t"]) -> Float[Tensor, "m h h"]:
     """The mean Jensen-Shannon distance of every two heads over queries of both, a pair at a time."""
     members, _, heads = pattern.shape[:3]
     queries = queries.expand(members, -1, heads, -1)
