@@ -1,6 +1,6 @@
 """Let each token pick a few of several: a softmax router, the k largest, and a cost that keeps all in use.
 
-    gates = softmax(W x)        a token takes the k largest, scaled so that those it takes sum to k, and 0 of the others;
+    gates = softmax(W x)        a token takes the k largest, scaled so that these sum to k, and 0 of the others;
                                 a single one as it is (Switch), for scaled it would be 1, and the router learn nothing
     balance = n/k · Σ_i (share of tokens that pick i) · (mean gate of i)        1 when all are used alike, n/k at worst
 
