@@ -2,8 +2,9 @@
 
 linear   weight and bias uniform in ±1/√inputs        norm   scale 1, shift 0        embedding   N(0, 1)
 
-`carrying`: values and the heads' output are twice as large, and words a fifth. Then what a head reads is heard beside the
-word that stands there, and a later layer can look for it: else a model sits for a thousand steps where it knows words alone.
+`carrying`: values and the heads' output are twice as large, and words a fifth. Then what a head reads is heard beside
+the word that stands there, and a later layer can look for it: else a model sits for a thousand steps where it knows
+words alone.
 """
 
 import numpy as np
