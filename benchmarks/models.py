@@ -14,7 +14,8 @@ from unbraid.training.teaching import Pupils, Teaching, learn
 
 WORDS, CLASSES, LENGTH, QUESTIONS, BATCH, REPEATS = 25, 6, 95, 5, 64, 25
 TEACHING = Teaching(batch=BATCH)
-SMALL, LARGE = Transformer(), Transformer(d_model=256, heads=8, d_ff=1024)
+SMALL = Transformer(positions="learned")
+LARGE = Transformer(d_model=256, heads=8, d_ff=1024, positions="learned")
 TOGETHER = 16
 
 
@@ -128,7 +129,7 @@ def models() -> Iterator[Figure]:
             2 * REPEATS,
         )
         yield Figure(f"recording nothing / plain attention, d={settings.d_model}", ours / theirs, 1.02, "lower", "×")
-    for settings, batch in ((Transformer(d_model=16, heads=2, d_ff=64), 16), (SMALL, BATCH)):
+    for settings, batch in ((Transformer(d_model=16, heads=2, d_ff=64, positions="learned"), 16), (SMALL, BATCH)):
         together, alone = our_step(settings, TOGETHER, batch), our_step(settings, 1, batch)
         ours, one = medians(together, alone, REPEATS // 5)
         name = f"{TOGETHER} together / one by one, d={settings.d_model}, batch {batch}"

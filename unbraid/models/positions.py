@@ -1,5 +1,6 @@
-"""How a model knows where a token stands: rows that it learns, fixed waves, or queries and keys that turn.
+"""How a model knows where a token stands: a liking for what is near, rows that it learns, fixed waves, or a turn.
 
+nearness     scores less slope_h · |t - s|            slope_h = 0.1^(h/(heads-2)), and of the last head 0
 sinusoidal   waves[t, 2i] = sin(t / 10000^(2i/d))     waves[t, 2i+1] = cos(t / 10000^(2i/d))
 rotary       each pair (i, i + e/2) of a query or key turns by the angle t / 10000^(2i/e)
 """

@@ -23,10 +23,15 @@ def table(scores: dict[str, float]) -> str:
     return "\n".join(["| rule | right |", "|---|---|", *rows])
 
 
+def section(task: str) -> str:
+    """What the docs show of a task."""
+    world = Stories.model_validate({"task": task})
+    return f"### `{task}`\n\n```text\n{example(world)}\n```\n\n{table(world.shortcuts())}"
+
+
 def main() -> None:
     for task in TASKS:
-        world = Stories.model_validate({"task": task})
-        print(f"### `{task}`\n\n```text\n{example(world)}\n```\n\n{table(world.shortcuts())}\n")
+        print(f"{section(task)}\n")
 
 
 if __name__ == "__main__":
