@@ -27,7 +27,7 @@ def products(start):
 
 
 @pytest.mark.parametrize("settings", SHAPES.values(), ids=SHAPES)
-def test_carrying_doubles_values_and_output_takes_a_fifth_of_words_and_changes_nothing_else(settings):
+def test_carrying_scales_values_output_words_and_what_is_fed_and_changes_nothing_else(settings):
     width = settings.d_model
     for seed in (0, 7):
         bare, carrying = begin(settings, seed, start="torch"), begin(settings, seed, start="carrying")
@@ -37,6 +37,8 @@ def test_carrying_doubles_values_and_output_takes_a_fifth_of_words_and_changes_n
             np.testing.assert_array_equal(carrying[qkv][: 2 * width], bare[qkv][: 2 * width])
             np.testing.assert_array_equal(carrying.pop(qkv)[2 * width :], 2 * bare.pop(qkv)[2 * width :])
             np.testing.assert_array_equal(carrying.pop(out), 2 * bare.pop(out))
+            fed = f"blocks.{layer}.mlp.out.weight"
+            np.testing.assert_allclose(carrying.pop(fed), bare.pop(fed) / 10, rtol=1e-6)
         np.testing.assert_allclose(carrying.pop("embed"), bare.pop("embed") / 5, rtol=1e-6)
         for name, weight in bare.items():
             np.testing.assert_array_equal(carrying[name], weight, err_msg=name)

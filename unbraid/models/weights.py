@@ -10,7 +10,7 @@ Each part has its own stream, so that one part more does not change how the othe
 import numpy as np
 
 from unbraid.models.settings import Transformer
-from unbraid.models.starting import CARRIED, WORDS, Start, norm, uniform
+from unbraid.models.starting import CARRIED, HIDDEN, WORDS, Start, norm, uniform
 from unbraid.randomness import stream
 
 POSITION_DEVIATION = 0.02
@@ -32,7 +32,7 @@ def start_of(settings: Transformer, vocabulary: int, length: int, classes: int, 
         place = f"blocks.{layer}."
         parts = {
             "attn.": _attention(rng(f"{place}attn"), settings),
-            "mlp.": settings.feed_forward.parameters(rng(f"{place}mlp"), width, settings.d_ff),
+            "mlp.": _hidden(rng(f"{place}mlp"), settings),
             "": norm("norm_1", width) | norm("norm_2", width),
         }
         start |= {f"{place}{part}{name}": tensor for part, named in parts.items() for name, tensor in named.items()}
@@ -48,3 +48,10 @@ def _attention(rng: np.random.Generator, settings: Transformer) -> Start:
         qkv[2 * width :] *= CARRIED
         out *= CARRIED
     return {"qkv": qkv, "out": out} | settings.attention.parameters(rng, width, settings.heads)
+
+
+def _hidden(rng: np.random.Generator, settings: Transformer) -> Start:
+    start = settings.feed_forward.parameters(rng, settings.d_model, settings.d_ff)
+    if settings.start == "carrying":
+        start["out.weight"] *= HIDDEN
+    return start

@@ -3,7 +3,7 @@
 from unbraid.studies.claims import Claim, Part
 from unbraid.studies.measures import Level
 from unbraid.studies.rules import Above, Below
-from unbraid.studies.seed_000.constraints import NONE, STRONG, STUDY, difference
+from unbraid.studies.seed_000.constraints import CASES, NONE, STRONG, STUDY, difference
 
 MARGIN = 0.05
 """Of support: an increase below this is none to speak of."""
@@ -25,14 +25,7 @@ SIGHT = (
                 NONE,
                 Below(margin=MARGIN),
             )
-            for case in (
-                "orthogonality",
-                "independence-published",
-                "independence-corrected",
-                "attention-entropy",
-                "head-usage",
-                "all-published",
-            )
+            for case in CASES
         ),
         figures=("cost-support_best-one-fact", "cost-support_best-counting"),
     ),
