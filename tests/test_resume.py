@@ -1,6 +1,5 @@
 """A run killed at any moment, however often, ends with the same bits as one never stopped."""
 
-import multiprocessing
 import random
 import shutil
 import time
@@ -8,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from unbraid import cli
-from unbraid.config import read_toml, to_toml
+from tests.killing import kill_until_it_ends, launch, make
 from unbraid.progress import Silent
 from unbraid.runs import Run
 from unbraid.sweeps.execute import execute
-from unbraid.sweeps.grid import resolve
 
 CONFIG = """
 [world]
@@ -46,19 +43,6 @@ seed = [0, 1]
 """
 
 KILLS = 20
-ONE_LAUNCHER = multiprocessing.get_context("forkserver")
-ONE_LAUNCHER.set_forkserver_preload(["unbraid.cli", "unbraid.sweeps.execute", "unbraid.reports.page"])
-
-
-def make(parent: Path, name: str) -> Run:
-    (parent / "c.toml").write_text(CONFIG)
-    return Run.create(parent, name, to_toml(resolve(read_toml(parent / "c.toml"), "c.toml")))
-
-
-def launch(run: Run) -> "multiprocessing.process.BaseProcess":
-    process = ONE_LAUNCHER.Process(target=cli.resume, args=(str(run.path), run.path.parent, True))
-    process.start()
-    return process
 
 
 def results(run: Run) -> dict[str, bytes]:
@@ -71,39 +55,17 @@ def results(run: Run) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def never_stopped(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    run = make(tmp_path_factory.mktemp("whole"), "whole")
-    process = launch(run)
+    run = make(tmp_path_factory.mktemp("whole"), "whole", CONFIG)
+    process = launch("resume", run.path, "-q")
     process.join(120)
     assert process.exitcode == 0
     return run
 
 
-def newest(run: Run) -> set[str]:
-    """What of the run is on disk, by name: it changes with every checkpoint, stack and score."""
-    return {str(path.relative_to(run.path)) for path in run.path.rglob("*.json")}
-
-
-def kill_until_it_ends(run: Run, dice: random.Random) -> int:
-    """Kill and resume: most kills fall a random moment after the run has got a little further. Returns how many."""
-    kills = 0
-    while True:
-        process = launch(run)
-        before, patience = newest(run), time.monotonic() + (dice.random() if dice.random() < 0.2 else 60)
-        while process.is_alive() and newest(run) == before and time.monotonic() < patience:
-            time.sleep(0.002)
-        process.join(dice.uniform(0, 0.15))
-        if not process.is_alive():
-            assert process.exitcode == 0
-            return kills
-        process.kill()
-        process.join()
-        kills += 1
-
-
 def test_killed_again_and_again_it_ends_with_the_same_bits(never_stopped: Run, tmp_path: Path):
     dice, kills, victims = random.Random(0), 0, 0
     while kills < KILLS:
-        run = make(tmp_path, f"victim-{victims}")
+        run = make(tmp_path, f"victim-{victims}", CONFIG)
         kills, victims = kills + kill_until_it_ends(run, dice), victims + 1
         assert results(run) == results(never_stopped)
 
@@ -135,14 +97,10 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
 
 
 def test_training_does_not_depend_on_how_often_it_is_saved_or_logged(never_stopped: Run, tmp_path: Path):
-    run = make(tmp_path, "seldom")
-    seldom = CONFIG.replace("log_every = 2", "log_every = 1000").replace(
-        "checkpoint_every = 3", "checkpoint_every = 1000"
-    )
-    (tmp_path / "seldom.toml").write_text(seldom)
-    (run.path / "config.toml").write_text(to_toml(resolve(read_toml(tmp_path / "seldom.toml"), "seldom.toml")))
+    seldom = CONFIG.replace("log_every = 2", "log_every = 1000")
+    run = make(tmp_path, "seldom", seldom.replace("checkpoint_every = 3", "checkpoint_every = 1000"))
     started = time.monotonic()
-    process = launch(run)
+    process = launch("resume", run.path, "-q")
     process.join(120)
     assert process.exitcode == 0, time.monotonic() - started
     ours, theirs = results(run), results(never_stopped)

@@ -2,8 +2,8 @@
 `judge`.
 
 Heavy imports happen inside the commands, so that `--help` answers at once. Exit codes: 0 done; 1 the run could not
-finish (a loss that is not finite, an error of ours); 2 what was asked cannot be done; 130 or 143 stopped by Ctrl-C or
-SIGTERM.
+finish (a loss that is not finite, a process that was killed, an error of ours); 2 what was asked cannot be done; 130 or
+143 stopped by Ctrl-C or SIGTERM.
 """
 
 import io
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unbraid.errors import NotFinite, Refusal, Stopped
+from unbraid.errors import Lost, NotFinite, Refusal, Stopped
 
 if TYPE_CHECKING:
     from unbraid.runs import Run
@@ -294,7 +294,7 @@ def guarded(command: Callable[[], object]) -> int:
     except Stopped as stop:
         return _tell(str(stop), 128 + stop.signal)
     except Refusal as problem:
-        return _tell(str(problem), 1 if isinstance(problem, NotFinite) else 2)
+        return _tell(str(problem), 1 if isinstance(problem, NotFinite | Lost) else 2)
     except OSError as problem:
         return _tell(f"the system refused: {problem}", 2)
     except (MemoryError, RuntimeError) as problem:

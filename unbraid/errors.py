@@ -47,3 +47,7 @@ class Stopped(Refusal):
 
     def __reduce__(self) -> tuple[type["Stopped"], tuple[int, str]]:
         return Stopped, (self.signal, str(self))
+
+
+class Lost(Refusal):
+    """A process that we had started died under its work; what it had saved is kept."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from unbraid.errors import NotFinite, Refusal, Stopped
+from unbraid.errors import Lost, NotFinite, Refusal, Stopped
 from unbraid.progress import Silent, Watcher
 from unbraid.signals import StopSignals
 from unbraid.sweeps.crew import in_order, work_together
@@ -40,8 +40,17 @@ def break_down(index: int, watcher: Watcher, signals: StopSignals) -> None:
     raise KeyError("no such thing")
 
 
-def vanish(index: int, watcher: Watcher, signals: StopSignals) -> None:
+def vanish(folder: Path, index: int, watcher: Watcher, signals: StopSignals) -> None:
+    (folder / str(index)).touch()
     os._exit(3)
+
+
+def end_whatever_comes(folder: Path, index: int, watcher: Watcher, signals: StopSignals) -> None:
+    (folder / str(index)).touch()
+    os.kill(os.getppid(), signal.SIGINT)
+    while signals.received is None:
+        time.sleep(0.01)
+        watcher.advance(index, 1)
 
 
 def wait_to_be_stopped(folder: Path, index: int, watcher: Watcher, signals: StopSignals) -> None:
@@ -82,9 +91,17 @@ def test_an_error_of_ours_keeps_its_traceback():
         go(break_down)
 
 
-def test_a_hand_that_is_killed_is_missed():
-    with pytest.raises(RuntimeError, match="was killed"):
-        go(vanish)
+def test_a_hand_that_is_lost_is_missed_and_no_other_stack_begun(tmp_path):
+    with pytest.raises(Lost, match=r"^the process at work on stack \d ended with exit code 3; .*unbraid resume x$"):
+        go(partial(vanish, tmp_path))
+    assert {path.name for path in tmp_path.iterdir()} <= {"0", "1"}
+
+
+def test_a_signal_that_finds_no_stack_in_training_still_stops_the_run(tmp_path):
+    """As when it comes while models are scored: what is not begun is not passed over in silence."""
+    with pytest.raises(Stopped, match=r"^stopped with [12] of 4 stacks done; go on with: unbraid resume x$"):
+        go(partial(end_whatever_comes, tmp_path))
+    assert {path.name for path in tmp_path.iterdir()} <= {"0", "1"}
 
 
 def test_a_signal_lets_every_stack_at_work_save_and_begins_no_other(tmp_path):

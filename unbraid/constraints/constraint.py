@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import Field, Strict
+from pydantic import Field, Strict, field_validator
 
 from unbraid.axes import Bool, Float, Int, Tensor
 from unbraid.config import Knob, Record
@@ -29,6 +29,7 @@ HOOKS = {"pattern": "attn.hook_pattern", "output": "attn.hook_z", "written": "at
 
 Numbers = Annotated[tuple[Annotated[int, Strict()], ...], Field(strict=False)]
 """Of layers; a TOML file has lists and no tuples."""
+NAMED = 'accepted: "last", "all", or a list of different numbers from 0'
 
 
 class Constraint(Record, ABC):
@@ -36,6 +37,16 @@ class Constraint(Record, ABC):
 
     weight: Knob = Field(default=1.0, ge=0)
     layers: Literal["last", "all"] | Numbers = "last"
+
+    @field_validator("layers", mode="before")
+    @classmethod
+    def name_layers(cls, layers: Any) -> Any:
+        numbers = isinstance(layers, list | tuple) and all(type(layer) is int for layer in layers)
+        if layers not in ("last", "all") and not numbers:
+            raise ValueError(NAMED)
+        if numbers and len(set(layers)) < len(layers):
+            raise ValueError(f"each layer counts once; {NAMED}")
+        return layers
 
     @abstractmethod
     def cost(self, *args: Any, **kwargs: Any) -> Float[Tensor, "m"]:

@@ -1,28 +1,28 @@
 """Do the work of several stacks at once, each in a process of its own with one thread.
 
 Small models keep no two threads busy, and so many of them are taught side by side. What is written is what one process
-would have written; a signal to the parent lets every hand finish its step and save, and a hand whose parent is gone
-stops by itself.
+would have written; a signal to the parent lets every hand finish its step and save, a second one ends them at once, and
+a hand whose parent is gone stops by itself. Each hand has a line of its own and no lock is shared: whoever is killed
+while holding one would leave the others waiting for ever.
 """
 
 import multiprocessing
-import os
-import queue
 import signal
-import traceback
-from collections.abc import Callable, Sequence
-from multiprocessing.queues import Queue
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
 from typing import Any
 
-from unbraid.config import Tree
-from unbraid.errors import Refusal
+from unbraid.errors import Lost
 from unbraid.progress import Watcher
-from unbraid.signals import StopSignals
+from unbraid.signals import NUMBERS, StopSignals
+from unbraid.sweeps.hand import Labour, toil
 
-Labour = Callable[[int, Watcher, StopSignals], None]
-"""Does the work of one stack; it must be possible to send it to another process."""
 PATIENCE = 0.2
-"""Seconds between two looks at whether a signal came or a hand was lost."""
+"""Seconds between two looks at whether a signal came."""
 
 
 def work_together(
@@ -30,57 +30,120 @@ def work_together(
 ) -> None:
     """All stacks, at most `hands` at a time; the first that fails stops the others and is raised here."""
     context = multiprocessing.get_context("spawn")
-    todo, told, stop = context.Queue(), context.Queue(), context.Value("i", 0)
-    for index in range(len(works)):
-        todo.put(index)
-    crew = [
-        context.Process(target=_toil, args=(labour, todo, told, stop, signals.how_to_go_on, os.getpid()), daemon=True)
-        for _ in range(min(hands, len(works)))
-    ]
-    for hand in crew:
-        hand.start()
-    try:
-        with signals.patience():
-            problem = _listen(works, crew, told, stop, watcher, signals)
-    finally:
-        stop.value = stop.value or signal.SIGTERM
-        for hand in crew:
-            hand.join()
-    if problem is not None:
-        raise problem
-
-
-def _listen(
-    works: Sequence[tuple[int, float]], crew: list[Any], told: Queue, stop: Any, watcher: Watcher, signals: StopSignals
-) -> Exception | None:
-    """Pass on what the hands tell until all have gone; the first thing that went wrong."""
-    reached: dict[int, int] = {}
-    problem: Exception | None = None
-    while True:
-        if signals.received is not None:
-            stop.value = signals.received
-        gone = not any(hand.is_alive() for hand in crew)
+    foreman = _Foreman(works, context.Value("i", 0, lock=False), watcher, signals)
+    with signals.patience():
         try:
-            what, *words = told.get(timeout=PATIENCE)
-        except queue.Empty:
-            if gone:
-                lost = problem is None and any(hand.exitcode for hand in crew)
-                return RuntimeError("a process that worked on a stack was killed") if lost else problem
-            continue
+            with _held_back():
+                for _ in range(min(hands, len(works))):
+                    ours, theirs = context.Pipe()
+                    process = context.Process(target=toil, args=(labour, theirs, foreman.stop, signals.how_to_go_on))
+                    process.start()
+                    theirs.close()  # so that the line is dead when the hand is
+                    foreman.crew.append(_Hand(process, ours))  # pyright: ignore[reportArgumentType]
+            foreman.listen()
+        except BaseException:
+            for hand in foreman.crew:
+                hand.process.kill()
+            raise
+        finally:
+            foreman.dismiss()
+    if foreman.problem is not None:
+        raise foreman.problem
+    if signals.received is not None:
+        raise signals.stop(signals.received, f"with {foreman.done} of {len(works)} stacks done")
+
+
+@contextmanager
+def _held_back() -> Iterator[None]:
+    """Signals reach us when this is over, and never the processes started meanwhile: the parent tells them."""
+    resource_tracker.ensure_running()  # whoever starts first starts it, and it would let signals through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, NUMBERS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@dataclass
+class _Hand:
+    """A process, the line to it, and the stack it works on."""
+
+    process: SpawnProcess
+    line: Connection
+    stack: int | None = None
+
+    def take(self, stack: int | None) -> None:
+        self.stack = stack
+        if stack is not None:
+            with suppress(OSError):  # one that is gone is missed when it is listened to
+                self.line.send(stack)
+
+    def fate(self) -> str:
+        """What became of a process whose line is dead."""
+        self.process.join()
+        code = self.process.exitcode or 0
+        memory = ", as happens when memory runs out" if code == -signal.SIGKILL else ""
+        return f"was killed by {signal.Signals(-code).name}{memory}" if code < 0 else f"ended with exit code {code}"
+
+
+@dataclass
+class _Foreman:
+    """Gives the stacks out, passes on what the hands tell, and keeps the first thing that went wrong."""
+
+    works: Sequence[tuple[int, float]]
+    stop: Any
+    watcher: Watcher
+    signals: StopSignals
+    crew: list[_Hand] = field(default_factory=list)
+    reached: dict[int, int] = field(default_factory=dict)
+    done: int = 0
+    problem: Exception | None = None
+
+    def listen(self) -> None:
+        """Until no hand is at work."""
+        todo = iter(range(len(self.works)))
+        for hand in self.crew:
+            hand.take(next(todo, None))
+        while busy := {hand.line: hand for hand in self.crew if hand.stack is not None}:
+            self.stop.value = self.stop.value or self.signals.received or 0
+            for line in wait(list(busy), PATIENCE):
+                if self._hear(hand := busy[line]):  # pyright: ignore[reportArgumentType] (a line is what we wait for)
+                    hand.take(None if self.stop.value else next(todo, None))
+
+    def dismiss(self) -> None:
+        for hand in self.crew:
+            hand.line.close()
+        for hand in self.crew:
+            hand.process.join()
+
+    def _hear(self, hand: _Hand) -> bool:
+        """Take in one thing that a hand tells; whether its stack has ended, well or not."""
+        what, *words = self._words(hand)
         match what:
-            case "advance":
-                reached[words[0]] = words[1]
-                watcher.advance(*in_order(works, reached))
+            case "done":
+                self.done += 1
             case "failed":
-                problem, stop.value = problem or words[0], stop.value or signal.SIGTERM
+                self.problem, self.stop.value = self.problem or words[0], self.stop.value or signal.SIGTERM
+            case "advance":
+                self.reached[words[0]] = words[1]
+                self.watcher.advance(*in_order(self.works, self.reached))
             case "show":
-                watcher.show(*words)
+                self.watcher.show(*words)
             case "note":
-                watcher.note(*words)
+                self.watcher.note(*words)
             case "stage":
-                watcher.stage(*words)
+                self.watcher.stage(*words)
             case _:
-                watcher.say(*words)
+                self.watcher.say(*words)
+        return what in ("done", "failed")
+
+    def _words(self, hand: _Hand) -> tuple[Any, ...]:
+        try:
+            return hand.line.recv()
+        except (EOFError, OSError):
+            found = f"the process at work on stack {(hand.stack or 0) + 1} {hand.fate()}"
+            kept = f"what was saved is kept; go on with: {self.signals.how_to_go_on}"
+            return "failed", Lost(f"{found}; {kept}")
 
 
 def in_order(works: Sequence[tuple[int, float]], reached: dict[int, int]) -> tuple[int, int]:
@@ -91,52 +154,3 @@ def in_order(works: Sequence[tuple[int, float]], reached: dict[int, int]) -> tup
             return stack, int(done / cost)
         done -= steps * cost
     return len(works) - 1, works[-1][0]
-
-
-class _Telling(Watcher):
-    """Tells the parent, and passes on its signal; a hand whose parent is gone has nobody to work for."""
-
-    def __init__(self, told: Queue, parent: int, stop: Any, signals: StopSignals) -> None:
-        super().__init__()
-        self._told, self._parent, self._stop, self._signals = told, parent, stop, signals
-
-    def advance(self, stack: int, step: int) -> None:
-        if os.getppid() != self._parent:
-            os._exit(1)
-        self._signals.received = self._stop.value or None
-        self._told.put(("advance", stack, step))
-
-    def show(self, stack: int, line: Tree) -> None:
-        self._told.put(("show", stack, line))
-
-    def note(self, words: str, last: bool = False) -> None:
-        self._told.put(("note", words, last))
-
-    def stage(self, words: str) -> None:
-        self._told.put(("stage", words))
-
-    def say(self, sentence: str) -> None:
-        self._told.put(("say", sentence))
-
-
-def _toil(labour: Labour, todo: Queue, told: Queue, stop: Any, how_to_go_on: str, parent: int) -> None:
-    """What a hand does: one stack after the other, until none is left or it is told to stop."""
-    import torch
-
-    torch.set_num_threads(1)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # the parent says when
-    while not stop.value:
-        try:
-            index = todo.get(timeout=PATIENCE)
-        except queue.Empty:
-            return
-        try:
-            signals = StopSignals(how_to_go_on)
-            labour(index, _Telling(told, parent, stop, signals), signals)
-        except Refusal as problem:
-            told.put(("failed", problem))
-            return
-        except Exception:
-            told.put(("failed", RuntimeError(traceback.format_exc())))
-            return

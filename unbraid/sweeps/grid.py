@@ -75,6 +75,11 @@ def expand(data: Tree, source: str) -> list[Member]:
         where = f"{source} [sweep] {json.dumps(chosen)}" if chosen else source
         setting = {path: value for path, value in chosen.items() if path not in REPLICATES}
         members.append(Member(check(Experiment, tree, where), setting))
+    if data.get("tasks") and not any(member.experiment.is_taught for member in members):
+        kind = members[0].experiment.world.tree()["kind"]
+        raise Refusal(
+            f"{source}: tasks were given, and a world of kind '{kind}' has none; accepted: world.kind = 'stories'"
+        )
     return members
 
 
@@ -107,6 +112,8 @@ def _checked_parts(data: Tree, kind: str, source: str) -> dict[str, Tree]:
     for name, part in parts.items():
         if kind == "tasks" and name not in TASKS:
             raise Refusal(f"{source}: tasks.{name} is for a task that is not there; {nearest(name, TASKS)}")
+        if kind == "tasks" and "task" in (world if isinstance(world := part.get("world"), dict) else {}):
+            raise Refusal(f"{source}: tasks.{name}.world.task would be another task than {name}; accepted: without it")
         for key in part:
             if key not in SWEPT:
                 raise Refusal(f"{source}: {kind}.{name}.{key} cannot differ between {kind}; {nearest(key, SWEPT)}")

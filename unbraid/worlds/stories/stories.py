@@ -41,13 +41,16 @@ class Stories(Record):
     @field_validator("task", mode="before")
     @classmethod
     def name_the_nearest(cls, task: Any) -> Any:
-        if task not in TASKS:
+        if not isinstance(task, str) or task not in TASKS:
             raise ValueError(nearest(str(task), TASKS))
         return task
 
     @model_validator(mode="after")
     def have_sizes_that_can_be(self) -> Self:
-        self.rules  # noqa: B018 (a size that cannot be is refused here)
+        try:
+            self.rules  # noqa: B018 (a size that cannot be is refused here)
+        except Refusal as problem:
+            raise ValueError(str(problem)) from None  # whoever reads the configuration says which one it is
         return self
 
     @cached_property
