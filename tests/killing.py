@@ -82,6 +82,7 @@ def left_of(session: int) -> dict[int, str]:
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             state, _, _, its_session, *_ = (folder / "stat").read_text().rpartition(")")[2].split()
-            if int(its_session) == session and state not in "ZX":
-                found[int(folder.name)] = (folder / "cmdline").read_text()
+            command = (folder / "cmdline").read_text()  # of one that is going, nothing
+            if int(its_session) == session and state not in "ZX" and command:
+                found[int(folder.name)] = command
     return found

@@ -47,7 +47,8 @@ def vanish(folder: Path, index: int, watcher: Watcher, signals: StopSignals) -> 
 
 def end_whatever_comes(folder: Path, index: int, watcher: Watcher, signals: StopSignals) -> None:
     (folder / str(index)).touch()
-    os.kill(os.getppid(), signal.SIGINT)
+    if index == 0:
+        os.kill(os.getppid(), signal.SIGINT)
     while signals.received is None:
         time.sleep(0.01)
         watcher.advance(index, 1)

@@ -118,6 +118,11 @@ def test_what_a_task_needs_is_merged_over_every_case_of_that_task_alone():
     assert [one.teaching.steps == 9 for one in found.values()] == [False, True, False, True]
 
 
+def test_a_task_that_is_not_written_is_the_first():
+    data = {"world": {"kind": "stories"}, "tasks": {"one_fact": {"model": {"layers": 3}}}}
+    assert [m.experiment.model.layers for m in expand(data, "here")] == [3]
+
+
 def test_the_sweep_has_the_last_word_over_what_a_task_needs():
     members = expand({**STORIES, "sweep": {**STORIES["sweep"], "model.layers": [4, 5]}}, "here")
     assert [m.experiment.model.layers for m in members] == [4, 5] * 4

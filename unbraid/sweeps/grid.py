@@ -14,13 +14,14 @@ from typing import Any
 from unbraid.config import REPLICATES, Tree, at_path, check, flatten, merge, nearest
 from unbraid.errors import Refusal
 from unbraid.sweeps.experiment import Experiment
-from unbraid.worlds.stories.tasks import TASKS
+from unbraid.worlds.stories import TASKS, Stories
 
 SWEPT = (
     *("seed", "world", "dictionary", "training", "mechanisms", "baseline", "embedding", "data"),
     *("model", "constraints", "teaching"),
 )
 MERGED = ("cases", "tasks", "sweep")
+FIRST_TASK = Stories.model_fields["task"].default
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def combinations(data: Tree, source: str) -> Iterator[tuple[Tree, Tree]]:
 
 def _task(tree: Tree) -> str:
     world = tree.get("world", {})
-    return str(world.get("task", "")) if isinstance(world, dict) else ""
+    return str(world.get("task", FIRST_TASK)) if isinstance(world, dict) else ""
 
 
 def _checked_parts(data: Tree, kind: str, source: str) -> dict[str, Tree]:
