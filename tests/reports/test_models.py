@@ -43,12 +43,44 @@ def test_what_was_run_names_models_stories_and_constraints(findings):
     assert "Constraints: orthogonality (weight 0.1)." in said
 
 
+def test_what_a_task_has_of_its_own_and_what_a_case_leaves_out_are_told(findings):
+    """Of [tasks] only what was run; a form that one case names and another leaves out is not said of both."""
+    own = {"world": {"things": 1}, "model": {"layers": 3}, "teaching": {"steps": 55}}
+    cases = {"none": {}, "one": {"constraints": {"orthogonality": {"weight": 0.1}}}}
+    cases["all"] = {"constraints": {"orthogonality": {"weight": 0.2, "form": "published"}}}
+    asked = {"world.task": ["one_fact", "two_facts"], "seed": [0]}
+    config = {**findings.config, "cases": cases, "sweep": asked, "tasks": {"two_facts": own}}
+    said = " ".join(what_was_run(config))
+    assert "of 2 or 3 layers" in said
+    assert "taught for 30 or 55 steps" in said
+    assert "Of its own two_facts has world.things 1, model.layers 3, teaching.steps 55." in said
+    assert "the question of two_facts is always the same" in said
+    assert "orthogonality (weight 0.1 or 0.2, form as by default or published)" in said
+    without = " ".join(what_was_run({**config, "sweep": {"world.task": ["one_fact"], "seed": [0]}}))
+    assert "of 2 layers" in without
+    assert "two_facts" not in without
+
+
+def test_sizes_swept_as_tables_are_all_told(findings):
+    sweep = {"model": [{"d_ff": 64}, {"d_model": 32}, {"layers": 4}], "seed": [0]}
+    said = " ".join(what_was_run({**findings.config, "cases": {}, "sweep": sweep}))
+    assert "of 2 or 4 layers" in said
+    assert "d_model 16 or 32, d_ff 64 or 32" in said
+
+
 def test_the_headline_is_the_first_setting_of_each_task(findings):
     first, chance = "0.980 [0.970, 0.990]", "chance 0.470"
     assert f"Answered right by none: one_fact {first}, {chance}; counting {first}, chance 0.310." == headline(findings)
     said = " ".join(details(findings))
     assert "On one_fact, fewer questions are answered right than with none: orthogonality (−0.270)." in said
     assert "attends" not in said  # what is undecided is not said
+
+
+def test_differences_from_another_task_are_not_told(findings):
+    other = [{**one, "reference": 0} for one in findings.differences]
+    said = " ".join(details(Findings(**{**vars(findings), "differences": other})))
+    assert "On one_fact, fewer" in said
+    assert "counting" not in said
 
 
 def test_of_one_task_the_best_setting_is_told(tmp_path):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from unbraid.config import REPLICATES, Tree, flatten, merge
+from unbraid.config import REPLICATES, Tree, combine, flatten, merge
 from unbraid.errors import Refusal
 from unbraid.files import Arrays, read_arrays, read_json
 from unbraid.runs import Run, read_log
@@ -200,6 +200,12 @@ def flat_sweep(config: Tree) -> dict[str, list[Any]]:
 def case_configs(config: Tree) -> list[Tree]:
     """The configuration of every case; the one there is, where there are no cases."""
     return [merge(config, case) for case in config.get("cases", {}).values()] or [config]
+
+
+def setting_configs(config: Tree) -> list[tuple[Tree, Tree]]:
+    """What was swept of every setting, and its configuration: its case's, with what its task needs."""
+    sweep = {path: values for path, values in flatten(config.get("sweep", {})).items() if path not in REPLICATES}
+    return list(combine({**config, "sweep": sweep}))
 
 
 def is_taught(config: Tree) -> bool:

@@ -1,8 +1,8 @@
 """Say in plain sentences what models were taught, how well they answer, and what the error bars cover."""
 
-from unbraid.config import Tree
-from unbraid.reports.findings import Findings
-from unbraid.reports.phrases import said, said_of_all
+from unbraid.config import Tree, flatten
+from unbraid.reports.findings import Findings, setting_configs
+from unbraid.reports.phrases import at, phrase, said, said_of_all
 from unbraid.reports.tasks import Task, tasks
 from unbraid.reports.words import count, estimate, number
 
@@ -25,9 +25,21 @@ def what_was_taught(config: Tree, amount: int, grid: str) -> list[str]:
     asked = "one question a story" if single else "every question asked where it stands, and read there"
     fixed = said(config, "world.examples")
     fresh = "fresh ones at every step" if fixed == "–" else f"{fixed} of them, again and again"
-    world = f"World: stories, {said(config, 'world.task')} ({asked}; {fresh})."
+    world = f"World: stories, {said(config, 'world.task')} ({asked}; {fresh}).{_own_sizes(config)}"
     scale = [f"Scale: {config['scale']}."] if config.get("scale") else []
     return [*scale, models, world, *said_of_all(config, "constraints")]
+
+
+def _own_sizes(config: Tree) -> str:
+    """What the tasks that were run have of their own, and which of them leave nothing to ask."""
+    trees = {str(at(tree, "world.task")): tree for _, tree in setting_configs(config)}
+    told = ""
+    for task, tree in trees.items():
+        own = [f"{path} {phrase(at(tree, path))}" for path in flatten(config.get("tasks", {}).get(task, {}))]
+        told += f" Of its own {task} has {', '.join(own)}." if own else ""
+        if task == "two_facts" and at(tree, "world.things") == 1:
+            told += f" With one thing to ask for, the question of {task} is always the same."
+    return told
 
 
 def headline(findings: Findings) -> str:
@@ -79,7 +91,8 @@ def _called(findings: Findings, task: Task, metric: str) -> dict[str, str]:
     names = {row.setting.index: row.name for row in task.rows}
     found: dict[str, list[str]] = {}
     for one in findings.differences:
-        if one["metric"] == metric and one["setting"] in names and one["verdict"] != "undecided":
+        alike = one["setting"] in names and one["reference"] == task.rows[0].setting.index
+        if one["metric"] == metric and alike and one["verdict"] != "undecided":
             by = number(metric, one["value"], True)
             found.setdefault(one["verdict"], []).append(f"{names[one['setting']]} ({by})")
     return {verdict: ", ".join(who) for verdict, who in found.items()}

@@ -2,11 +2,9 @@
 
 from dataclasses import dataclass
 
-from unbraid.config import Tree
+from unbraid.config import Tree, task_of
 from unbraid.reports.findings import Findings, Setting
 from unbraid.reports.phrases import phrase
-
-TASK = "world."
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ def tasks(findings: Findings) -> list[Task]:
     """In swept order; what was swept of the world tells tasks apart, everything else the rows."""
     found: dict[str, list[tuple[str, Setting]]] = {}
     for setting in findings.settings:
-        own = {path: value for path, value in setting.swept.items() if path.startswith(TASK)}
+        own = task_of(setting.swept)
         rest = {path: value for path, value in setting.swept.items() if path not in own}
         name = _words(own) or str(findings.config.get("world", {}).get("task", "all stories"))
         found.setdefault(name, []).append((_words(rest) or "the one setting", setting))
