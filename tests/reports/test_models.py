@@ -5,9 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from tests.reports.pupils import ASKED, HEADS, LAYERS, SUPPORT, WORDS, write_models
+from unbraid.config import Tree, merge
+from unbraid.reports.canvas import Plate
 from unbraid.reports.cost_figures import costs, differences
 from unbraid.reports.figures import draw
 from unbraid.reports.findings import Findings, read_findings
@@ -182,23 +185,55 @@ def test_routes_are_drawn_where_tokens_are_routed(findings, tmp_path):
     assert "none: from 0.90 to 0.10" in plate.pictures[0].alt
 
 
-def test_sights_are_drawn_for_every_task(findings):
+def test_sights_have_a_point_a_head_of_the_last_layer_of_every_replicate(findings, monkeypatch):
+    """Stacks are written case by case, task by task, seed by seed: of counting, the second task, 2, 3 and 6, 7."""
+    figures: list[Figure] = []
+    monkeypatch.setattr("unbraid.reports.sight_figures.png", lambda figure: figures.append(figure) or b"")
     assert [picture.name for picture in sights(findings).pictures] == [f"sight-{task}" for task in TASKS]
+    points = [line.get_xydata() for line in figures[1].axes[0].lines[:2]]
+    for drawn, stacks in zip(points, [(2, 3), (6, 7)], strict=True):
+        tables = [findings.tables[stack] for stack in stacks]
+        expected = [np.concatenate([one[name][0, -1] for one in tables]) for name in ("spread", "support")]
+        np.testing.assert_allclose(drawn, np.stack(expected, 1))
 
 
 PUBLISHED = {
     "world": {"kind": "stories", "task": "one_fact", "layout": "single", "examples": 1000},
-    "model": {"causal": False, "readout": "mean"},
+    "model": {"causal": False, "readout": "mean", "positions": "sinusoidal", "start": "torch", "dropout": 0.1},
+    "teaching": {"steps": 128, "batch": 64, "learning_rate": 3e-4, "weight_decay": 1e-2, "clip": 1.0},
+    "sweep": {"world.task": ["one_fact"], "seed": [0, 1]},
 }
+SIZES = {"model": {"d_model": 128, "heads": 8, "layers": 2, "d_ff": 256}}
+
+
+def beside_the_seed(folder: Path, changes: Tree) -> Plate:
+    cases = ("vanilla", "ortho_mi", "ours")
+    whole = merge(merge(PUBLISHED, SIZES), changes)
+    return published_accuracies(read_findings(write_models(folder, cases=cases, tasks=("one_fact",), changes=whole)))
 
 
 def test_the_seeds_table_stands_beside_a_run_of_its_experiments(tmp_path):
-    cases = ("vanilla", "ortho_mi", "ours")
-    run = write_models(tmp_path, cases=cases, tasks=("one_fact",), changes={**PUBLISHED, "sweep": {"seed": [0, 1]}})
-    plate = published_accuracies(read_findings(run))
+    plate = beside_the_seed(tmp_path, {})
     assert "vanilla 0.400, seed 0.370; ortho_mi 0.400, seed 0.375" in plate.pictures[0].alt
     assert "ours" not in plate.pictures[0].alt
     assert plate.numbers.count("<tr>") == 3
+    assert "last statement" not in plate.caption
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"teaching": {"steps": 4000}},
+        {"teaching": {"learning_rate": 1e-3}},
+        {"model": {"dropout": 0.0}},
+        {"model": {"positions": "nearness"}},
+        {"model": {"start": "carrying"}},
+        {"model": {"d_ff": 512}},
+    ],
+    ids=str,
+)
+def test_the_seeds_table_is_left_out_of_a_run_that_was_taught_otherwise(tmp_path, changes):
+    assert beside_the_seed(tmp_path, changes).pictures == []
 
 
 def test_the_seeds_table_is_left_out_of_any_other_run(findings):
