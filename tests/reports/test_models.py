@@ -14,7 +14,7 @@ from unbraid.reports.canvas import Plate
 from unbraid.reports.cost_figures import costs, differences
 from unbraid.reports.figures import draw
 from unbraid.reports.findings import Findings, read_findings
-from unbraid.reports.forest_figures import forests
+from unbraid.reports.forest_figures import forests, row_look
 from unbraid.reports.head_tables import head_table
 from unbraid.reports.heat_figures import chosen_heads, gallery
 from unbraid.reports.learning_figures import learning
@@ -23,7 +23,7 @@ from unbraid.reports.published_accuracy import published_accuracies
 from unbraid.reports.seed_figure import seed_figures, tick_step
 from unbraid.reports.sentences import details, headline, what_was_run
 from unbraid.reports.sight_figures import routes, sights
-from unbraid.reports.tasks import tasks
+from unbraid.reports.tasks import drawn, tasks
 from unbraid.reports.watched import watched
 
 
@@ -72,8 +72,9 @@ def test_sizes_swept_as_tables_are_all_told(findings):
 
 
 def test_the_headline_is_the_first_setting_of_each_task(findings):
-    first, chance = "0.980 [0.970, 0.990]", "chance 0.470"
-    assert f"Answered right by none: one_fact {first}, {chance}; counting {first}, chance 0.310." == headline(findings)
+    first, most = "0.980 [0.970, 0.990]", "at most 0.610 without the question"
+    told = f"one_fact {first}, chance 0.470, {most}; counting {first}, chance 0.310, {most}"
+    assert f"Answered right by none: {told}." == headline(findings)
     said = " ".join(details(findings))
     assert "On one_fact, fewer questions are answered right than with none: orthogonality (−0.270)." in said
     assert "attends" not in said  # what is undecided is not said
@@ -90,7 +91,8 @@ def test_of_one_task_the_best_setting_is_told(tmp_path):
     run = write_models(tmp_path, tasks=("one_fact",))
     said = headline(read_findings(run))
     assert said.startswith("Best of 2 settings: none, one_fact answers 0.980 [0.970, 0.990] of the questions right")
-    assert "blind to the question has 0.470" in said
+    assert said.endswith("where a rule of thumb has 0.470, at most 0.610 without the question.")
+    assert "without" not in headline(read_findings(write_models(tmp_path, "paths", tasks=("path",))))
 
 
 def test_forests_have_a_picture_a_score_and_task(findings):
@@ -100,6 +102,39 @@ def test_forests_have_a_picture_a_score_and_task(findings):
 
 
 TASKS = ("one-fact", "counting")
+
+
+def test_what_is_possible_without_the_question_is_drawn_apart_from_rules_of_thumb(findings, monkeypatch):
+    figures: list[Figure] = []
+    for module in ("learning", "forest"):
+        monkeypatch.setattr(f"unbraid.reports.{module}_figures.png", lambda figure: figures.append(figure) or b"")
+    learning(findings)
+    lines = {line.get_ydata()[0]: line.get_linestyle() for line in figures[0].axes[0].lines if line.get_xdata()[1] == 1}
+    assert lines == {0.47: ":", 0.2: ":", 0.61: "--"}
+    told = {picture.name: picture.alt for picture in forests(findings).pictures}
+    assert "without the question at most 0.610" in told["forest-accuracy-counting"]
+    assert "without" not in told["forest-support_best-counting"]
+    across = [tuple(line.get_xdata()) for line in figures[len(TASKS)].axes[0].lines if line.get_linestyle() == ":"]
+    assert (0.61, 0.61) in across
+
+
+def test_where_there_is_no_room_rows_are_drawn_evenly_and_it_is_said(tmp_path, findings, monkeypatch):
+    """Of twelve cases with accuracies 0.12, 0.11 … 0.01 the eight that are drawn go from the first to the last."""
+    cases = [f"case-{place:02d}" for place in range(12)]
+    accuracies = {case: (12 - place) / 100 for place, case in enumerate(cases)}
+    monkeypatch.setattr("tests.reports.pupils.ACCURACY", accuracies)
+    usage = np.tile(np.array([[0.9, 0.1, 0.6, 0.4]]), (1, LAYERS, 1))
+    run = write_models(tmp_path, cases=cases, tasks=("one_fact",), seeds=(0,), tables={"usage": usage})
+    many = read_findings(run)
+    rows = tasks(many)[0].rows
+    kept = [row.place for row in drawn(many, rows)]
+    assert kept == [round(place) for place in np.linspace(0, 11, 8)]
+    assert len({(row_look(row).colour, row_look(row).marker) for row in rows}) == 12
+    for plate in (learning(many), sights(many), routes(many), chosen_heads(many)):
+        assert "Drawn: 8 of 12 settings a task" in plate.caption, plate.heading
+    for plate in (learning(many), routes(many), chosen_heads(many)):
+        assert [case for case in cases if case in plate.pictures[0].alt] == [cases[place] for place in kept]
+    assert "Drawn" not in learning(findings).caption
 
 
 def test_what_a_case_costs_is_paired_with_the_first_case_at_equal_sizes(tmp_path):
@@ -191,10 +226,10 @@ def test_sights_have_a_point_a_head_of_the_last_layer_of_every_replicate(finding
     monkeypatch.setattr("unbraid.reports.sight_figures.png", lambda figure: figures.append(figure) or b"")
     assert [picture.name for picture in sights(findings).pictures] == [f"sight-{task}" for task in TASKS]
     points = [line.get_xydata() for line in figures[1].axes[0].lines[:2]]
-    for drawn, stacks in zip(points, [(2, 3), (6, 7)], strict=True):
+    for shown, stacks in zip(points, [(2, 3), (6, 7)], strict=True):
         tables = [findings.tables[stack] for stack in stacks]
         expected = [np.concatenate([one[name][0, -1] for one in tables]) for name in ("spread", "support")]
-        np.testing.assert_allclose(drawn, np.stack(expected, 1))
+        np.testing.assert_allclose(shown, np.stack(expected, 1))
 
 
 PUBLISHED = {

@@ -105,14 +105,15 @@ class Findings:
     @cached_property
     def drawn(self) -> list[Setting]:
         """The settings that lines are drawn for: all, or a few from the highest MMCS to the lowest; in swept order."""
-        return self._spread(self.settings, MOST_LINES)
+        return self.spread(self.settings, MOST_LINES)
 
     @cached_property
     def panels(self) -> list[Setting]:
         """Those of them that have a picture of their own."""
-        return self._spread(self.drawn, MOST_PANELS)
+        return self.spread(self.drawn, MOST_PANELS)
 
-    def _spread(self, settings: list[Setting], most: int) -> list[Setting]:
+    def spread(self, settings: list[Setting], most: int) -> list[Setting]:
+        """So many of them at most, evenly from the best to the worst, in swept order."""
         if len(settings) <= most:
             return settings
         ranked = [setting for setting in self.ranked() if setting in settings]

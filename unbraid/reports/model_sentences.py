@@ -3,12 +3,13 @@
 from unbraid.config import Tree, flatten
 from unbraid.reports.findings import Findings, setting_configs
 from unbraid.reports.phrases import at, phrase, said, said_of_all
-from unbraid.reports.tasks import Task, tasks
+from unbraid.reports.tasks import Task, tasks, without_the_question
 from unbraid.reports.words import count, estimate, number
 
 MODEL_CHANCE = (
-    "Chance of the accuracy is the best rule that does not read the question; of the rest it is said with each score: "
-    "a head that looks at every token alike, the same model before it was taught, or random directions."
+    "Chance of the accuracy is the best of a few rules of thumb that do not read the question; only above what is "
+    "possible without the question has a model surely read it. Of the rest chance is said with each score: a head "
+    "that looks at every token alike, the same model before it was taught, or random directions."
 )
 
 
@@ -47,7 +48,7 @@ def headline(findings: Findings) -> str:
     found = tasks(findings)
     if len(found) == 1:
         return _best(findings)
-    parts = [f"{task.name} {_answered(task)}" for task in found]
+    parts = [f"{task.name} {_answered(task)}{_at_most(findings, task)}" for task in found]
     return f"Answered right by {found[0].rows[0].name}: {'; '.join(parts)}."
 
 
@@ -57,10 +58,14 @@ def _best(findings: Findings) -> str:
         return "No setting has an accuracy: nothing can be said about answers."
     score, amount = best.scores["accuracy"], len(findings.settings)
     subject = f"Best of {amount} settings: {best.label}" if amount > 1 else "The model"
-    chance = (
-        "" if score.chance is None else f", where a rule blind to the question has {number('accuracy', score.chance)}"
-    )
-    return f"{subject} answers {estimate('accuracy', score)} of the questions right{chance}."
+    chance = "" if score.chance is None else f", where a rule of thumb has {number('accuracy', score.chance)}"
+    beside = f"{chance}{_at_most(findings, tasks(findings)[0])}"
+    return f"{subject} answers {estimate('accuracy', score)} of the questions right{beside}."
+
+
+def _at_most(findings: Findings, task: Task) -> str:
+    bar = without_the_question(findings, task)
+    return "" if bar is None else f", at most {number('accuracy', bar)} without the question"
 
 
 def _answered(task: Task) -> str:

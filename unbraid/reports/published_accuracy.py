@@ -27,7 +27,8 @@ def published_accuracies(findings: Findings) -> Plate:
     caption = (
         "Diamond: what the seed reports, of one model, with twice the standard error that its 1000 test questions "
         f"leave (about ± {2 * error:.2f}). Small dots: our replicates. Large marker: their mean with its 95 % "
-        "interval. Dashed tick: chance, the best of a few rules of thumb that do not read the question. Solid: all right."
+        "interval. Dashed tick: chance, the best of a few rules of thumb that do not read the question. Solid: "
+        "all right."
     )
     pictures = [_picture(findings, rows)] if rows else []
     return Plate("The seed's table, run again", caption, pictures, _table(rows) if rows else "")
