@@ -111,6 +111,7 @@ def test_what_is_possible_without_the_question_is_drawn_apart_from_rules_of_thum
     learning(findings)
     lines = {line.get_ydata()[0]: line.get_linestyle() for line in figures[0].axes[0].lines if line.get_xdata()[1] == 1}
     assert lines == {0.47: ":", 0.2: ":", 0.61: "--"}
+    assert figures[0].axes[0].texts[0].get_text() == "without the question"
     told = {picture.name: picture.alt for picture in forests(findings).pictures}
     assert "without the question at most 0.610" in told["forest-accuracy-counting"]
     assert "without" not in told["forest-support_best-counting"]

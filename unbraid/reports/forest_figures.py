@@ -3,7 +3,7 @@
 from unbraid.reports.canvas import COLOURS, DASHES, GREY, MARKERS, Look, Picture, Plate, blank, key, name_axes, png
 from unbraid.reports.findings import Findings, Score, finite
 from unbraid.reports.score_figures import draw_row, name_row, row_key
-from unbraid.reports.tasks import BAR, Row, Task, tasks, without_the_question
+from unbraid.reports.tasks import BAR, WITHOUT, Row, Task, tasks, without_the_question
 from unbraid.reports.words import estimate, number, wording
 
 FORESTS = ("accuracy", "support_best", "separation")
@@ -42,13 +42,13 @@ def _picture(findings: Findings, task: Task, metric: str) -> Picture:
         name_row(axes, -float(place), row.name, estimate(metric, score))
         draw_row(axes, -float(place), row_look(row), score)
     bar = without_the_question(findings, task) if metric == "accuracy" else None
-    if bar is not None:
-        axes.axvline(bar, color=GREY, linestyle=":", linewidth=1.4, zorder=1)
+    line = [] if bar is None else [axes.axvline(bar, color=GREY, linestyle=":", linewidth=1.4, zorder=1, label=WITHOUT)]
     axes.set(xlim=_limits([score for _, score in rows]), ylim=(0.6 - len(rows), 0.65), yticks=[])
     axes.spines["left"].set_visible(False)
     words = wording(metric)
     name_axes(axes, f"{words.heading}: {task.name}", f"{words.heading} ({words.better})", "")
-    key(figure, row_key() if any(score.ceiling is not None for _, score in rows) else row_key()[:-1])
+    marks = row_key() if any(score.ceiling is not None for _, score in rows) else row_key()[:-1]
+    key(figure, [*marks, *line])
     told = "; ".join(f"{row.name} {estimate(metric, score)}" for row, score in rows)
     told += "" if bar is None else f"; without the question at most {number(metric, bar)}"
     return Picture(f"forest-{metric}-{task.slug}", png(figure), f"Dot plot of {words.heading} on {task.name}: {told}.")

@@ -1,6 +1,5 @@
 """Figures of learning: accuracy against the step, task by task, with what rules of thumb would have."""
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
@@ -57,10 +56,10 @@ def _shortcuts(findings: Findings, row: Row) -> dict[str, float]:
 
 
 def _draw_shortcuts(axes: Axes, shortcuts: dict[str, float], last: int) -> None:
-    """A line each; names of those close together stand together."""
-    heights = np.array(sorted(shortcuts.values(), reverse=True))
+    """A line each; names of those close together stand together, the highest first."""
+    shortcuts = dict(sorted(shortcuts.items(), key=lambda one: -one[1]))
     written: list[float] = []
-    for height in heights:
+    for height in shortcuts.values():
         bar = height == shortcuts.get(WITHOUT)
         axes.axhline(height, color=INK if bar else GREY, linestyle="--" if bar else ":", linewidth=1.1, zorder=1)
         if written and written[-1] - height < CLOSE:
@@ -70,4 +69,4 @@ def _draw_shortcuts(axes: Axes, shortcuts: dict[str, float], last: int) -> None:
             last, height + 0.012, plain(short(", ".join(names), 48)), fontsize=SMALLER, color=INK, ha="right"
         )
         words.set_bbox({"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.6})
-        written.append(float(height))
+        written.append(height)
