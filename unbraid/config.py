@@ -1,9 +1,10 @@
 """Settings as frozen, strict records that read from and write to TOML; a mistake is answered with one sentence."""
 
 import difflib
+import itertools
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, Union
 
@@ -25,6 +26,12 @@ Tree = dict[str, Any]
 
 REPLICATES = ("seed", "world.seed")
 """Members of a sweep that differ only here are replicates of one setting: they give it its error bar."""
+
+
+MERGED = ("cases", "tasks", "sweep")
+FIRST_TASK = "one_fact"
+"""The task of stories where none is written."""
+"""Tables of a configuration that are merged over the rest, in this order."""
 
 
 class Record(BaseModel):
@@ -132,6 +139,31 @@ def at_path(path: str, value: object) -> Tree:
     """The tree that holds just this value at this dotted path."""
     head, _, rest = path.partition(".")
     return {head: at_path(rest, value) if rest else value}
+
+
+def combine(data: Tree) -> Iterator[tuple[Tree, Tree]]:
+    """What cases and sweep set, and the configuration with that put in, in order; the last path varies fastest."""
+    base = {key: value for key, value in data.items() if key not in MERGED}
+    cases, tasks, sweep = data.get("cases", {}), data.get("tasks", {}), flatten(data.get("sweep", {}))
+    axes = {"case": list(cases), **sweep} if cases else sweep
+    for values in itertools.product(*axes.values()):
+        chosen = dict(zip(axes, values, strict=True))
+        swept: Tree = {}
+        for path, value in chosen.items():
+            if path != "case":
+                swept = merge(swept, at_path(path, value))
+        tree = merge(base, cases[chosen["case"]]) if cases else base
+        yield chosen, merge(merge(tree, tasks.get(_task(merge(tree, swept)), {})), swept)
+
+
+def _task(tree: Tree) -> str:
+    world = tree.get("world", {})
+    return str(world.get("task", FIRST_TASK)) if isinstance(world, dict) else ""
+
+
+def task_of(setting: Tree) -> Tree:
+    """What of a setting is its task: all that was swept of the world. Only settings of one task are compared."""
+    return {path: value for path, value in setting.items() if path == "world" or path.startswith("world.")}
 
 
 def flatten(tree: Tree, prefix: str = "") -> Tree:

@@ -5,13 +5,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from tests.reports.pupils import ASKED, HEADS, LAYERS, SUPPORT, WORDS, write_models
+from unbraid.config import Tree, merge
+from unbraid.reports.canvas import Plate
 from unbraid.reports.cost_figures import costs, differences
 from unbraid.reports.figures import draw
 from unbraid.reports.findings import Findings, read_findings
-from unbraid.reports.forest_figures import forests
+from unbraid.reports.forest_figures import forests, row_look
 from unbraid.reports.head_tables import head_table
 from unbraid.reports.heat_figures import chosen_heads, gallery
 from unbraid.reports.learning_figures import learning
@@ -20,7 +23,7 @@ from unbraid.reports.published_accuracy import published_accuracies
 from unbraid.reports.seed_figure import seed_figures, tick_step
 from unbraid.reports.sentences import details, headline, what_was_run
 from unbraid.reports.sight_figures import routes, sights
-from unbraid.reports.tasks import tasks
+from unbraid.reports.tasks import drawn, tasks
 from unbraid.reports.watched import watched
 
 
@@ -43,19 +46,53 @@ def test_what_was_run_names_models_stories_and_constraints(findings):
     assert "Constraints: orthogonality (weight 0.1)." in said
 
 
+def test_what_a_task_has_of_its_own_and_what_a_case_leaves_out_are_told(findings):
+    """Of [tasks] only what was run; a form that one case names and another leaves out is not said of both."""
+    own = {"world": {"things": 1}, "model": {"layers": 3}, "teaching": {"steps": 55}}
+    cases = {"none": {}, "one": {"constraints": {"orthogonality": {"weight": 0.1}}}}
+    cases["all"] = {"constraints": {"orthogonality": {"weight": 0.2, "form": "published"}}}
+    asked = {"world.task": ["one_fact", "two_facts"], "seed": [0]}
+    config = {**findings.config, "cases": cases, "sweep": asked, "tasks": {"two_facts": own}}
+    said = " ".join(what_was_run(config))
+    assert "of 2 or 3 layers" in said
+    assert "taught for 30 or 55 steps" in said
+    assert "Of its own two_facts has world.things 1, model.layers 3, teaching.steps 55." in said
+    assert "the question of two_facts is always the same" in said
+    assert "orthogonality (weight 0.1 or 0.2, form as by default or published)" in said
+    without = " ".join(what_was_run({**config, "sweep": {"world.task": ["one_fact"], "seed": [0]}}))
+    assert "of 2 layers" in without
+    assert "two_facts" not in without
+
+
+def test_sizes_swept_as_tables_are_all_told(findings):
+    sweep = {"model": [{"d_ff": 64}, {"d_model": 32}, {"layers": 4}], "seed": [0]}
+    said = " ".join(what_was_run({**findings.config, "cases": {}, "sweep": sweep}))
+    assert "of 2 or 4 layers" in said
+    assert "d_model 16 or 32, d_ff 64 or 32" in said
+
+
 def test_the_headline_is_the_first_setting_of_each_task(findings):
-    first, chance = "0.980 [0.970, 0.990]", "chance 0.470"
-    assert f"Answered right by none: one_fact {first}, {chance}; counting {first}, chance 0.310." == headline(findings)
+    first, most = "0.980 [0.970, 0.990]", "at most 0.610 without the question"
+    told = f"one_fact {first}, chance 0.470, {most}; counting {first}, chance 0.310, {most}"
+    assert f"Answered right by none: {told}." == headline(findings)
     said = " ".join(details(findings))
     assert "On one_fact, fewer questions are answered right than with none: orthogonality (−0.270)." in said
     assert "attends" not in said  # what is undecided is not said
+
+
+def test_differences_from_another_task_are_not_told(findings):
+    other = [{**one, "reference": 0} for one in findings.differences]
+    said = " ".join(details(Findings(**{**vars(findings), "differences": other})))
+    assert "On one_fact, fewer" in said
+    assert "counting" not in said
 
 
 def test_of_one_task_the_best_setting_is_told(tmp_path):
     run = write_models(tmp_path, tasks=("one_fact",))
     said = headline(read_findings(run))
     assert said.startswith("Best of 2 settings: none, one_fact answers 0.980 [0.970, 0.990] of the questions right")
-    assert "blind to the question has 0.470" in said
+    assert said.endswith("where a rule of thumb has 0.470, at most 0.610 without the question.")
+    assert "without" not in headline(read_findings(write_models(tmp_path, "paths", tasks=("path",))))
 
 
 def test_forests_have_a_picture_a_score_and_task(findings):
@@ -65,6 +102,40 @@ def test_forests_have_a_picture_a_score_and_task(findings):
 
 
 TASKS = ("one-fact", "counting")
+
+
+def test_what_is_possible_without_the_question_is_drawn_apart_from_rules_of_thumb(findings, monkeypatch):
+    figures: list[Figure] = []
+    for module in ("learning", "forest"):
+        monkeypatch.setattr(f"unbraid.reports.{module}_figures.png", lambda figure: figures.append(figure) or b"")
+    learning(findings)
+    lines = {line.get_ydata()[0]: line.get_linestyle() for line in figures[0].axes[0].lines if line.get_xdata()[1] == 1}
+    assert lines == {0.47: ":", 0.2: ":", 0.61: "--"}
+    assert figures[0].axes[0].texts[0].get_text() == "without the question"
+    told = {picture.name: picture.alt for picture in forests(findings).pictures}
+    assert "without the question at most 0.610" in told["forest-accuracy-counting"]
+    assert "without" not in told["forest-support_best-counting"]
+    across = [tuple(line.get_xdata()) for line in figures[len(TASKS)].axes[0].lines if line.get_linestyle() == ":"]
+    assert (0.61, 0.61) in across
+
+
+def test_where_there_is_no_room_rows_are_drawn_evenly_and_it_is_said(tmp_path, findings, monkeypatch):
+    """Of twelve cases with accuracies 0.12, 0.11 … 0.01 the eight that are drawn go from the first to the last."""
+    cases = [f"case-{place:02d}" for place in range(12)]
+    accuracies = {case: (12 - place) / 100 for place, case in enumerate(cases)}
+    monkeypatch.setattr("tests.reports.pupils.ACCURACY", accuracies)
+    usage = np.tile(np.array([[0.9, 0.1, 0.6, 0.4]]), (1, LAYERS, 1))
+    run = write_models(tmp_path, cases=cases, tasks=("one_fact",), seeds=(0,), tables={"usage": usage})
+    many = read_findings(run)
+    rows = tasks(many)[0].rows
+    kept = [row.place for row in drawn(many, rows)]
+    assert kept == [round(place) for place in np.linspace(0, 11, 8)]
+    assert len({(row_look(row).colour, row_look(row).marker) for row in rows}) == 12
+    for plate in (learning(many), sights(many), routes(many), chosen_heads(many)):
+        assert "Drawn: 8 of 12 settings a task" in plate.caption, plate.heading
+    for plate in (learning(many), routes(many), chosen_heads(many)):
+        assert [case for case in cases if case in plate.pictures[0].alt] == [cases[place] for place in kept]
+    assert "Drawn" not in learning(findings).caption
 
 
 def test_what_a_case_costs_is_paired_with_the_first_case_at_equal_sizes(tmp_path):
@@ -150,23 +221,55 @@ def test_routes_are_drawn_where_tokens_are_routed(findings, tmp_path):
     assert "none: from 0.90 to 0.10" in plate.pictures[0].alt
 
 
-def test_sights_are_drawn_for_every_task(findings):
+def test_sights_have_a_point_a_head_of_the_last_layer_of_every_replicate(findings, monkeypatch):
+    """Stacks are written case by case, task by task, seed by seed: of counting, the second task, 2, 3 and 6, 7."""
+    figures: list[Figure] = []
+    monkeypatch.setattr("unbraid.reports.sight_figures.png", lambda figure: figures.append(figure) or b"")
     assert [picture.name for picture in sights(findings).pictures] == [f"sight-{task}" for task in TASKS]
+    points = [line.get_xydata() for line in figures[1].axes[0].lines[:2]]
+    for shown, stacks in zip(points, [(2, 3), (6, 7)], strict=True):
+        tables = [findings.tables[stack] for stack in stacks]
+        expected = [np.concatenate([one[name][0, -1] for one in tables]) for name in ("spread", "support")]
+        np.testing.assert_allclose(shown, np.stack(expected, 1))
 
 
 PUBLISHED = {
     "world": {"kind": "stories", "task": "one_fact", "layout": "single", "examples": 1000},
-    "model": {"causal": False, "readout": "mean"},
+    "model": {"causal": False, "readout": "mean", "positions": "sinusoidal", "start": "torch", "dropout": 0.1},
+    "teaching": {"steps": 128, "batch": 64, "learning_rate": 3e-4, "weight_decay": 1e-2, "clip": 1.0},
+    "sweep": {"world.task": ["one_fact"], "seed": [0, 1]},
 }
+SIZES = {"model": {"d_model": 128, "heads": 8, "layers": 2, "d_ff": 256}}
+
+
+def beside_the_seed(folder: Path, changes: Tree) -> Plate:
+    cases = ("vanilla", "ortho_mi", "ours")
+    whole = merge(merge(PUBLISHED, SIZES), changes)
+    return published_accuracies(read_findings(write_models(folder, cases=cases, tasks=("one_fact",), changes=whole)))
 
 
 def test_the_seeds_table_stands_beside_a_run_of_its_experiments(tmp_path):
-    cases = ("vanilla", "ortho_mi", "ours")
-    run = write_models(tmp_path, cases=cases, tasks=("one_fact",), changes={**PUBLISHED, "sweep": {"seed": [0, 1]}})
-    plate = published_accuracies(read_findings(run))
+    plate = beside_the_seed(tmp_path, {})
     assert "vanilla 0.400, seed 0.370; ortho_mi 0.400, seed 0.375" in plate.pictures[0].alt
     assert "ours" not in plate.pictures[0].alt
     assert plate.numbers.count("<tr>") == 3
+    assert "last statement" not in plate.caption
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"teaching": {"steps": 4000}},
+        {"teaching": {"learning_rate": 1e-3}},
+        {"model": {"dropout": 0.0}},
+        {"model": {"positions": "nearness"}},
+        {"model": {"start": "carrying"}},
+        {"model": {"d_ff": 512}},
+    ],
+    ids=str,
+)
+def test_the_seeds_table_is_left_out_of_a_run_that_was_taught_otherwise(tmp_path, changes):
+    assert beside_the_seed(tmp_path, changes).pictures == []
 
 
 def test_the_seeds_table_is_left_out_of_any_other_run(findings):

@@ -1,6 +1,7 @@
 """From members' scores to settings' scores, on run directories written by hand."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,3 +43,23 @@ def test_labels_say_what_was_swept():
     )
     assert label({"case": "gated", "training.steps": 5}) == "gated, steps 5"
     assert label({}) == "the one setting"
+
+
+def differences(run: Run, head: str, swept: str, metric: str) -> list[dict[str, Any]]:
+    """Of two cases on two worlds, first of the one and then of the other case: each world costs .4, each case .1."""
+    (run.path / "config.toml").write_text(f'{head}[cases.none]\n[cases.other]\n[sweep]\n"{swept}" = [3, 5]\n')
+    settings = [{"case": case, swept: value} for case in ("none", "other") for value in (3, 5)]
+    write_stack(run, 0, [(setting, 0) for setting in settings], [0.9, 0.5, 0.8, 0.4])
+    return [one for one in summarise(run)["differences"] if one["metric"] == metric]
+
+
+def test_models_are_compared_with_the_first_of_the_same_world(tmp_path: Path):
+    found = differences(Run(tmp_path), '[world]\nkind = "stories"\n', "world.rounds", "accuracy")
+    assert [(one["setting"], one["reference"]) for one in found] == [(2, 0), (3, 1)]
+    assert [one["value"] for one in found] == pytest.approx([-0.1, -0.1])
+
+
+def test_dictionaries_are_compared_with_the_first_of_all(tmp_path: Path):
+    found = differences(Run(tmp_path), "", "world.dimensions", "mmcs")
+    assert [(one["setting"], one["reference"]) for one in found] == [(1, 0), (2, 0), (3, 0)]
+    assert [one["value"] for one in found] == pytest.approx([-0.4, -0.1, -0.5])

@@ -1,9 +1,10 @@
 """Examine every member of a stack of models, with chance beside every score.
 
-Chance is what a score would be without understanding: the best rule that does not read the question (accuracy), a head
-that looks at every key alike (spread, mean support), the same model before it was taught (support of the best head,
-CKA, specialisation, separation), random directions (cosine), questions dealt to groups anew (the quietest head). Each
-member is examined alone; the formulas are in `metrics/`: attention, heads, ablation, separation, answering.
+Chance is what a score would be without understanding: the best of a few rules of thumb that do not read the question
+(accuracy), a head that looks at every key alike (spread, mean support), the same model before it was taught (support
+of the best head, CKA, specialisation, separation), random directions (cosine), questions dealt to groups anew (the
+quietest head). Each member is examined alone; the formulas are in `metrics/`: attention, heads, ablation, separation,
+answering.
 """
 
 from collections.abc import Sequence

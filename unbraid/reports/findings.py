@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from unbraid.config import REPLICATES, Tree, flatten, merge
+from unbraid.config import REPLICATES, Tree, combine, flatten, merge
 from unbraid.errors import Refusal
 from unbraid.files import Arrays, read_arrays, read_json
 from unbraid.runs import Run, read_log
@@ -105,14 +105,15 @@ class Findings:
     @cached_property
     def drawn(self) -> list[Setting]:
         """The settings that lines are drawn for: all, or a few from the highest MMCS to the lowest; in swept order."""
-        return self._spread(self.settings, MOST_LINES)
+        return self.spread(self.settings, MOST_LINES)
 
     @cached_property
     def panels(self) -> list[Setting]:
         """Those of them that have a picture of their own."""
-        return self._spread(self.drawn, MOST_PANELS)
+        return self.spread(self.drawn, MOST_PANELS)
 
-    def _spread(self, settings: list[Setting], most: int) -> list[Setting]:
+    def spread(self, settings: list[Setting], most: int) -> list[Setting]:
+        """So many of them at most, evenly from the best to the worst, in swept order."""
         if len(settings) <= most:
             return settings
         ranked = [setting for setting in self.ranked() if setting in settings]
@@ -200,6 +201,12 @@ def flat_sweep(config: Tree) -> dict[str, list[Any]]:
 def case_configs(config: Tree) -> list[Tree]:
     """The configuration of every case; the one there is, where there are no cases."""
     return [merge(config, case) for case in config.get("cases", {}).values()] or [config]
+
+
+def setting_configs(config: Tree) -> list[tuple[Tree, Tree]]:
+    """What was swept of every setting, and its configuration: its case's, with what its task needs."""
+    sweep = {path: values for path, values in flatten(config.get("sweep", {})).items() if path not in REPLICATES}
+    return list(combine({**config, "sweep": sweep}))
 
 
 def is_taught(config: Tree) -> bool:

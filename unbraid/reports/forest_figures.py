@@ -1,19 +1,20 @@
 """Figures of models' scores, task by task: every setting and replicate, beside chance."""
 
-from unbraid.reports.canvas import COLOURS, DASHES, MARKERS, Look, Picture, Plate, blank, key, name_axes, png
+from unbraid.reports.canvas import COLOURS, DASHES, GREY, MARKERS, Look, Picture, Plate, blank, key, name_axes, png
 from unbraid.reports.findings import Findings, Score, finite
 from unbraid.reports.score_figures import draw_row, name_row, row_key
-from unbraid.reports.tasks import Row, Task, tasks
-from unbraid.reports.words import estimate, wording
+from unbraid.reports.tasks import BAR, WITHOUT, Row, Task, tasks, without_the_question
+from unbraid.reports.words import estimate, number, wording
 
 FORESTS = ("accuracy", "support_best", "separation")
 MOST_ROWS = 40
 
 
 def row_look(row: Row) -> Look:
-    """The same for a row in every figure; looks come again after eight rows."""
-    place = row.place
-    return Look(COLOURS[place % len(COLOURS)], DASHES[place % len(DASHES)], MARKERS[place % len(MARKERS)])
+    """The same for a row in every figure; after eight rows colours come again, with other dashes and markers."""
+    again, place = divmod(row.place, len(COLOURS))
+    other = (place + again) % len(COLOURS)
+    return Look(COLOURS[place], DASHES[other], MARKERS[other])
 
 
 def forests(findings: Findings) -> Plate:
@@ -27,9 +28,9 @@ def forests(findings: Findings) -> Plate:
     ]
     caption = (
         "Each row is a setting. Small dots: one per replicate. Large marker: their mean, with its 95 % interval as a "
-        "bar (often narrower than the marker). Dashed tick: chance. Of the accuracy that is the best rule that does "
-        "not read the question; of the support of the best head, and of separation, the same model before it was "
-        "taught. Solid tick: the ceiling. Scores have no unit."
+        "bar (often narrower than the marker). Dashed tick: chance. Of the accuracy that is the best of a few rules of "
+        "thumb that do not read the question; of the support of the best head, and of separation, the same model "
+        f"before it was taught. Solid tick: the ceiling. Dotted line, over accuracies: {BAR}. Scores have no unit."
     )
     return Plate("Scores by task", caption, pictures)
 
@@ -40,12 +41,16 @@ def _picture(findings: Findings, task: Task, metric: str) -> Picture:
     for place, (row, score) in enumerate(rows):
         name_row(axes, -float(place), row.name, estimate(metric, score))
         draw_row(axes, -float(place), row_look(row), score)
+    bar = without_the_question(findings, task) if metric == "accuracy" else None
+    line = [] if bar is None else [axes.axvline(bar, color=GREY, linestyle=":", linewidth=1.4, zorder=1, label=WITHOUT)]
     axes.set(xlim=_limits([score for _, score in rows]), ylim=(0.6 - len(rows), 0.65), yticks=[])
     axes.spines["left"].set_visible(False)
     words = wording(metric)
     name_axes(axes, f"{words.heading}: {task.name}", f"{words.heading} ({words.better})", "")
-    key(figure, row_key() if any(score.ceiling is not None for _, score in rows) else row_key()[:-1])
+    marks = row_key() if any(score.ceiling is not None for _, score in rows) else row_key()[:-1]
+    key(figure, [*marks, *line])
     told = "; ".join(f"{row.name} {estimate(metric, score)}" for row, score in rows)
+    told += "" if bar is None else f"; without the question at most {number(metric, bar)}"
     return Picture(f"forest-{metric}-{task.slug}", png(figure), f"Dot plot of {words.heading} on {task.name}: {told}.")
 
 

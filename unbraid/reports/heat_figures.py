@@ -12,11 +12,11 @@ from matplotlib.patches import Rectangle
 from unbraid.reports.canvas import GREY, INK, SMALLER, Picture, Plate, blank_grid, plain, png, short
 from unbraid.reports.findings import Findings
 from unbraid.reports.head_tables import head_table
-from unbraid.reports.tasks import Row, Task, tasks
+from unbraid.reports.tasks import Row, Task, drawn, tasks, undrawn
 from unbraid.reports.watched import Watched, watched
 
 MARK = "#D55E00"
-MOST_PANELS, MOST_COLUMNS = 8, 4
+MOST_COLUMNS = 4
 NORM = PowerNorm(0.5, 0, 1)
 TITLE, SIDE = 8.0, 3.1
 LETTERS = 175
@@ -32,7 +32,7 @@ def chosen_heads(findings: Findings) -> Plate:
         "the question is read, for each setting, on the first test story. Across: tokens that are looked at; down: "
         "tokens that look. Orange: the supporting facts, and the box is where the question's last token should look. "
         "Colour: attention, on a square-root scale from 0 to 1. In brackets: layer and head, counted from 0, and the "
-        "share of attention in the box."
+        f"share of attention in the box.{undrawn(found)}"
     )
     return Plate("Where chosen heads look", caption, pictures)
 
@@ -52,7 +52,7 @@ def gallery(findings: Findings) -> Plate:
 
 
 def _chosen(findings: Findings, task: Task) -> Picture | None:
-    seen = [(row, one) for row in task.rows if (one := watched(findings, row.setting))][:MOST_PANELS]
+    seen = [(row, one) for row in drawn(findings, task.rows) if (one := watched(findings, row.setting))]
     if not seen:
         return None
     title = f"{task.name}: “{seen[0][1].question}” ({seen[0][1].answer})"

@@ -1,6 +1,5 @@
 """Figures of learning: accuracy against the step, task by task, with what rules of thumb would have."""
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
@@ -8,9 +7,8 @@ from unbraid.reports.bands import Band
 from unbraid.reports.canvas import GREY, INK, SMALLER, Picture, Plate, blank, handle, key, name_axes, plain, png, short
 from unbraid.reports.findings import Findings
 from unbraid.reports.forest_figures import row_look
-from unbraid.reports.tasks import Row, Task, tasks
+from unbraid.reports.tasks import BAR, WITHOUT, Row, Task, drawn, tasks, undrawn
 
-MOST_LINES = 8
 READS = "asked: "
 """How the names of rules begin that do read it."""
 CLOSE = 0.045
@@ -25,13 +23,15 @@ def learning(findings: Findings) -> Plate:
     batch = "the training batch, which is fresh stories" if fixed is None else "the training batch, which is seen again"
     caption = (
         f"Share of right answers on {batch}, against the training step. Line: mean over replicates. Band: its 95 % "
-        "interval. Grey: what rules of thumb would have that do not read the question."
+        "interval. Grey, dotted: what rules of thumb would have that do not read the question. Black, dashed: "
+        f"{BAR}.{undrawn(found)}"
     )
     return Plate("Learning", caption, pictures)
 
 
 def _picture(findings: Findings, task: Task) -> Picture | None:
-    curves = [(row, curve) for row in task.rows if (curve := findings.curve(row.setting, "accuracy"))][:MOST_LINES]
+    rows = drawn(findings, task.rows)
+    curves = [(row, curve) for row in rows if (curve := findings.curve(row.setting, "accuracy"))]
     if not curves:
         return None
     figure, axes = blank(findings.source, height=3.4 + 0.2 * len(curves))
@@ -50,17 +50,18 @@ def _picture(findings: Findings, task: Task) -> Picture | None:
 
 
 def _shortcuts(findings: Findings, row: Row) -> dict[str, float]:
-    """What the world's rules of thumb have that do not read the question."""
+    """What the world's rules of thumb have that do not read the question, and the most that is possible so."""
     kept = findings.stories[row.setting.places[0][0]].get("shortcuts", {})
     return {name: value for name, value in kept.items() if name != "chance" and not name.startswith(READS)}
 
 
 def _draw_shortcuts(axes: Axes, shortcuts: dict[str, float], last: int) -> None:
-    """A line each; names of those close together stand together."""
-    heights = np.array(sorted(shortcuts.values(), reverse=True))
+    """A line each; names of those close together stand together, the highest first."""
+    shortcuts = dict(sorted(shortcuts.items(), key=lambda one: -one[1]))
     written: list[float] = []
-    for height in heights:
-        axes.axhline(height, color=GREY, linestyle=":", linewidth=1.1, zorder=1)
+    for height in shortcuts.values():
+        bar = height == shortcuts.get(WITHOUT)
+        axes.axhline(height, color=INK if bar else GREY, linestyle="--" if bar else ":", linewidth=1.1, zorder=1)
         if written and written[-1] - height < CLOSE:
             continue
         names = [name for name, value in shortcuts.items() if 0 <= height - value < CLOSE]
@@ -68,4 +69,4 @@ def _draw_shortcuts(axes: Axes, shortcuts: dict[str, float], last: int) -> None:
             last, height + 0.012, plain(short(", ".join(names), 48)), fontsize=SMALLER, color=INK, ha="right"
         )
         words.set_bbox({"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.6})
-        written.append(float(height))
+        written.append(height)

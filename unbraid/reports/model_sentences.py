@@ -1,14 +1,15 @@
 """Say in plain sentences what models were taught, how well they answer, and what the error bars cover."""
 
-from unbraid.config import Tree
-from unbraid.reports.findings import Findings
-from unbraid.reports.phrases import said, said_of_all
-from unbraid.reports.tasks import Task, tasks
+from unbraid.config import Tree, flatten
+from unbraid.reports.findings import Findings, setting_configs
+from unbraid.reports.phrases import at, phrase, said, said_of_all
+from unbraid.reports.tasks import Task, tasks, without_the_question
 from unbraid.reports.words import count, estimate, number
 
 MODEL_CHANCE = (
-    "Chance of the accuracy is the best rule that does not read the question; of the rest it is said with each score: "
-    "a head that looks at every token alike, the same model before it was taught, or random directions."
+    "Chance of the accuracy is the best of a few rules of thumb that do not read the question; only above what is "
+    "possible without the question has a model surely read it. Of the rest chance is said with each score: a head "
+    "that looks at every token alike, the same model before it was taught, or random directions."
 )
 
 
@@ -25,9 +26,21 @@ def what_was_taught(config: Tree, amount: int, grid: str) -> list[str]:
     asked = "one question a story" if single else "every question asked where it stands, and read there"
     fixed = said(config, "world.examples")
     fresh = "fresh ones at every step" if fixed == "–" else f"{fixed} of them, again and again"
-    world = f"World: stories, {said(config, 'world.task')} ({asked}; {fresh})."
+    world = f"World: stories, {said(config, 'world.task')} ({asked}; {fresh}).{_own_sizes(config)}"
     scale = [f"Scale: {config['scale']}."] if config.get("scale") else []
     return [*scale, models, world, *said_of_all(config, "constraints")]
+
+
+def _own_sizes(config: Tree) -> str:
+    """What the tasks that were run have of their own, and which of them leave nothing to ask."""
+    trees = {str(at(tree, "world.task")): tree for _, tree in setting_configs(config)}
+    told = ""
+    for task, tree in trees.items():
+        own = [f"{path} {phrase(at(tree, path))}" for path in flatten(config.get("tasks", {}).get(task, {}))]
+        told += f" Of its own {task} has {', '.join(own)}." if own else ""
+        if task == "two_facts" and at(tree, "world.things") == 1:
+            told += f" With one thing to ask for, the question of {task} is always the same."
+    return told
 
 
 def headline(findings: Findings) -> str:
@@ -35,7 +48,7 @@ def headline(findings: Findings) -> str:
     found = tasks(findings)
     if len(found) == 1:
         return _best(findings)
-    parts = [f"{task.name} {_answered(task)}" for task in found]
+    parts = [f"{task.name} {_answered(task)}{_at_most(findings, task)}" for task in found]
     return f"Answered right by {found[0].rows[0].name}: {'; '.join(parts)}."
 
 
@@ -45,10 +58,14 @@ def _best(findings: Findings) -> str:
         return "No setting has an accuracy: nothing can be said about answers."
     score, amount = best.scores["accuracy"], len(findings.settings)
     subject = f"Best of {amount} settings: {best.label}" if amount > 1 else "The model"
-    chance = (
-        "" if score.chance is None else f", where a rule blind to the question has {number('accuracy', score.chance)}"
-    )
-    return f"{subject} answers {estimate('accuracy', score)} of the questions right{chance}."
+    chance = "" if score.chance is None else f", where a rule of thumb has {number('accuracy', score.chance)}"
+    beside = f"{chance}{_at_most(findings, tasks(findings)[0])}"
+    return f"{subject} answers {estimate('accuracy', score)} of the questions right{beside}."
+
+
+def _at_most(findings: Findings, task: Task) -> str:
+    bar = without_the_question(findings, task)
+    return "" if bar is None else f", at most {number('accuracy', bar)} without the question"
 
 
 def _answered(task: Task) -> str:
@@ -79,7 +96,8 @@ def _called(findings: Findings, task: Task, metric: str) -> dict[str, str]:
     names = {row.setting.index: row.name for row in task.rows}
     found: dict[str, list[str]] = {}
     for one in findings.differences:
-        if one["metric"] == metric and one["setting"] in names and one["verdict"] != "undecided":
+        alike = one["setting"] in names and one["reference"] == task.rows[0].setting.index
+        if one["metric"] == metric and alike and one["verdict"] != "undecided":
             by = number(metric, one["value"], True)
             found.setdefault(one["verdict"], []).append(f"{names[one['setting']]} ({by})")
     return {verdict: ", ".join(who) for verdict, who in found.items()}

@@ -1,19 +1,26 @@
 """Settings as phrases: what a run's configuration holds, with all values of what was swept."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from unbraid.config import Tree
-from unbraid.reports.findings import case_configs, flat_sweep
+from unbraid.reports.findings import flat_sweep, setting_configs
+
+DEFAULT = "as by default"
 
 
 def said(config: Tree, path: str) -> str:
-    """A setting as a phrase, all its values if it was swept or differs between cases: `0.05 or 0.15`."""
-    values = flat_sweep(config).get(path) or [_at(case, path) for case in case_configs(config)]
-    words = list(dict.fromkeys(phrase(value) for value in values if value is not None)) or [phrase(None)]
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+    """A setting as a phrase, all its values if it was swept or differs between cases or tasks: `0.05 or 0.15`."""
+    values = flat_sweep(config).get(path) or [at(tree, path) for _, tree in setting_configs(config)]
+    return either(phrase(value) for value in values if value is not None)
 
 
-def _at(config: Tree, path: str) -> Any:
+def either(words: Iterable[str]) -> str:
+    each = list(dict.fromkeys(words)) or [phrase(None)]
+    return each[0] if len(each) == 1 else f"{', '.join(each[:-1])} or {each[-1]}"
+
+
+def at(config: Tree, path: str) -> Any:
     found: Any = config
     for part in path.split("."):
         found = found.get(part) if isinstance(found, dict) else None
@@ -28,13 +35,17 @@ def phrase(value: Any) -> str:
 
 
 def said_of_all(config: Tree, group: str) -> list[str]:
-    """A sentence on what of a group of settings is on in any case, as mechanisms or constraints; none if nothing is."""
-    found: dict[str, Tree] = {}
-    for case in case_configs(config):
-        for name, settings in case.get(group, {}).items():
-            found[name] = found.get(name, {}) | settings
+    """A sentence on what of a group of settings is on in any setting, as mechanisms or constraints; none if nothing is.
+
+    A case is kept as it was written: what it leaves out has its default.
+    """
+    found: dict[str, list[Tree]] = {}
+    for _, tree in setting_configs(config):
+        for name, settings in tree.get(group, {}).items():
+            found.setdefault(name, []).append(settings)
     described: list[str] = []
-    for name, settings in found.items():
-        values = [f"{key} {said(config, f'{group}.{name}.{key}')}" for key in settings]
+    for name, each in found.items():
+        keys = dict.fromkeys(key for settings in each for key in settings)
+        values = [f"{key} {either(phrase(one.get(key, DEFAULT)) for one in each)}" for key in keys]
         described.append(f"{name} ({', '.join(values)})" if values else name)
     return [f"{group.capitalize()}: {'; '.join(described)}."] if described else []

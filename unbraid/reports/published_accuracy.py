@@ -1,15 +1,16 @@
 """The table of seed 000 beside a run of the same experiments (`studies/seed_000.toml`)."""
 
+import json
 import math
 from functools import cache
 from pathlib import Path
 
 from matplotlib.lines import Line2D
 
-from unbraid.config import Tree, flatten, merge, read_toml
+from unbraid.config import Tree, flatten, read_toml
 from unbraid.reports import markup
 from unbraid.reports.canvas import INK, Picture, Plate, blank, key, name_axes, png
-from unbraid.reports.findings import Findings, Score
+from unbraid.reports.findings import Findings, Score, setting_configs
 from unbraid.reports.forest_figures import row_look
 from unbraid.reports.markup import Group
 from unbraid.reports.score_figures import draw_row, name_row, row_key
@@ -26,21 +27,23 @@ def published_accuracies(findings: Findings) -> Plate:
     caption = (
         "Diamond: what the seed reports, of one model, with twice the standard error that its 1000 test questions "
         f"leave (about ± {2 * error:.2f}). Small dots: our replicates. Large marker: their mean with its 95 % "
-        "interval. Dashed tick: a rule that answers with the place in the last statement and does not read the "
-        "question. Solid: all right."
+        "interval. Dashed tick: chance, the best of a few rules of thumb that do not read the question. Solid: "
+        "all right."
     )
     pictures = [_picture(findings, rows)] if rows else []
     return Plate("The seed's table, run again", caption, pictures, _table(rows) if rows else "")
 
 
 def _rows(findings: Findings) -> list[tuple[Row, float, Score]]:
-    """Each case that the seed has a figure for: ours, and its accuracy."""
+    """Each case that the seed has a figure for, taught as it was: ours, and its accuracy."""
     source = _source()
+    configs = {json.dumps(swept): flatten(tree) for swept, tree in setting_configs(findings.config)}
     found: list[tuple[Row, float, Score]] = []
     for task in tasks(findings):
         for row in task.rows:
-            ours = merge(findings.config, findings.config.get("cases", {}).get(row.name, {}))
-            alike = all(flatten(ours).get(path) == value for path, value in source["conditions"].items())
+            ours = configs.get(json.dumps(row.setting.swept), {})
+            needed = {**source["conditions"], **source["sizes"].get(row.name, {})}
+            alike = all(ours.get(path) == value for path, value in needed.items())
             if alike and row.name in source["accuracy"] and "accuracy" in row.setting.scores:
                 found.append((row, source["accuracy"][row.name], row.setting.scores["accuracy"]))
     return found

@@ -7,9 +7,7 @@ from matplotlib.lines import Line2D
 from unbraid.reports.canvas import GREY, Picture, Plate, blank, handle, key, level, make_log, name_axes, png, short
 from unbraid.reports.findings import Findings
 from unbraid.reports.forest_figures import row_look
-from unbraid.reports.tasks import Row, Task, tasks
-
-MOST_ROWS = 8
+from unbraid.reports.tasks import Row, Task, drawn, tasks, undrawn
 
 
 def sights(findings: Findings) -> Plate:
@@ -20,7 +18,7 @@ def sights(findings: Findings) -> Plate:
         "Each point is a head of the last layer of one replicate. Across: the effective number of tokens it looks at, "
         "over those it may look at (1 is uniform, left is sparse). Up: the share of its attention on the supporting "
         "facts when the question's last token looks. Dotted: a head that looks at every token alike. If sparse were "
-        "right, points at the left would be high."
+        f"right, points at the left would be high.{undrawn(found)}"
     )
     return Plate("Sparse and right", caption, pictures)
 
@@ -31,13 +29,13 @@ def routes(findings: Findings) -> Plate:
     pictures = [picture for task in found if (picture := _routes(findings, task))]
     caption = (
         "Of each layer the share of tokens that are routed to each head, from the most used to the least; a line a "
-        "replicate. Dotted: all heads used alike."
+        f"replicate. Dotted: all heads used alike.{undrawn([_routed(findings, task) for task in found])}"
     )
     return Plate("Use of routed heads", caption, pictures)
 
 
 def _sight(findings: Findings, task: Task) -> Picture:
-    rows = task.rows[:MOST_ROWS]
+    rows = drawn(findings, task.rows)
     figure, axes = blank(findings.source, height=3.4 + 0.2 * len(rows))
     lowest, handles = 1.0, []
     for row in rows:
@@ -61,7 +59,7 @@ def _last_layer(findings: Findings, places: list[tuple[int, int]], table: str) -
 
 
 def _routes(findings: Findings, task: Task) -> Picture | None:
-    rows = [row for row in task.rows if "usage" in findings.tables[row.setting.places[0][0]]][:MOST_ROWS]
+    rows = drawn(findings, _routed(findings, task).rows)
     if not rows:
         return None
     figure, axes = blank(findings.source, height=3.4 + 0.2 * len(rows))
@@ -73,6 +71,11 @@ def _routes(findings: Findings, task: Task) -> Picture | None:
     name_axes(axes, task.name, "heads, most used first", "share of tokens routed to it")
     key(figure, [_solid(row) for row in rows])
     return Picture(f"routes-{task.slug}", png(figure), f"Shares of use on {task.name}, last layer: {'; '.join(told)}.")
+
+
+def _routed(findings: Findings, task: Task) -> Task:
+    """The task with those of its rows whose tokens are routed."""
+    return Task(task.name, [row for row in task.rows if "usage" in findings.tables[row.setting.places[0][0]]])
 
 
 def _solid(row: Row) -> Line2D:

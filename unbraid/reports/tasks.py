@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
-from unbraid.config import Tree
-from unbraid.reports.findings import Findings, Setting
+from unbraid.config import Tree, task_of
+from unbraid.reports.findings import MOST_LINES, Findings, Setting
 from unbraid.reports.phrases import phrase
 
-TASK = "world."
+WITHOUT = "without the question"
+BAR = "the most that is possible without the question, and only above it a model has surely read it"
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,35 @@ def tasks(findings: Findings) -> list[Task]:
     """In swept order; what was swept of the world tells tasks apart, everything else the rows."""
     found: dict[str, list[tuple[str, Setting]]] = {}
     for setting in findings.settings:
-        own = {path: value for path, value in setting.swept.items() if path.startswith(TASK)}
+        own = task_of(setting.swept)
         rest = {path: value for path, value in setting.swept.items() if path not in own}
         name = _words(own) or str(findings.config.get("world", {}).get("task", "all stories"))
         found.setdefault(name, []).append((_words(rest) or "the one setting", setting))
     rows = list(dict.fromkeys(row for each in found.values() for row, _ in each))
     return [Task(name, [Row(row, setting, rows.index(row)) for row, setting in each]) for name, each in found.items()]
+
+
+def without_the_question(findings: Findings, task: Task) -> float | None:
+    """The accuracy of the best answer of all to who has not read the question; None where it is not known."""
+    stack = task.rows[0].setting.places[0][0]
+    return findings.stories[stack].get("shortcuts", {}).get(WITHOUT)
+
+
+def drawn(findings: Findings, rows: list[Row]) -> list[Row]:
+    """The rows that there is room for: all, or a few from the highest accuracy to the lowest."""
+    kept = {setting.index for setting in findings.spread([row.setting for row in rows], MOST_LINES)}
+    return [row for row in rows if row.setting.index in kept]
+
+
+def undrawn(found: list[Task]) -> str:
+    """Say when not every row is drawn."""
+    most = max((len(task.rows) for task in found), default=0)
+    if most <= MOST_LINES:
+        return ""
+    return (
+        f" Drawn: {MOST_LINES} of {most} settings a task, spread evenly from the highest accuracy to the lowest; the "
+        "table has all."
+    )
 
 
 def _words(swept: Tree) -> str:

@@ -148,7 +148,7 @@ METRICS = {
     "clustered": Wording("Clustered", "the share of these points that is in a cluster", "higher is clustered"),
     "empty": Wording("Empty", "the share of samples in which nothing fires", "a fact of the world", ".3f"),
     "accuracy": Wording(
-        "Accuracy", "share of questions answered right on fresh stories; chance is the best rule blind to the question"
+        "Accuracy", "share of questions answered right on fresh stories; chance is the best of a few rules of thumb"
     ),
     "steps_to_95": Wording(
         "Steps to 95 %",

@@ -5,23 +5,20 @@
 [sweep]            dotted paths to lists of values, each merged over the case and the task's part
 """
 
-import itertools
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from unbraid.config import REPLICATES, Tree, at_path, check, flatten, merge, nearest
+from unbraid.config import MERGED, REPLICATES, Tree, check, combine, flatten, nearest
 from unbraid.errors import Refusal
 from unbraid.sweeps.experiment import Experiment
-from unbraid.worlds.stories import TASKS, Stories
+from unbraid.worlds.stories import TASKS
 
 SWEPT = (
     *("seed", "world", "dictionary", "training", "mechanisms", "baseline", "embedding", "data"),
     *("model", "constraints", "teaching"),
 )
-MERGED = ("cases", "tasks", "sweep")
-FIRST_TASK = Stories.model_fields["task"].default
 
 
 @dataclass(frozen=True)
@@ -86,23 +83,10 @@ def expand(data: Tree, source: str) -> list[Member]:
 
 def combinations(data: Tree, source: str) -> Iterator[tuple[Tree, Tree]]:
     """What cases and sweep set, and the configuration with that put in, as it was written."""
-    base = {key: value for key, value in data.items() if key not in MERGED}
-    cases, tasks = (_checked_parts(data, kind, source) for kind in ("cases", "tasks"))
-    sweep = _checked_sweep(data.get("sweep", {}), source)
-    axes = {"case": list(cases), **sweep} if cases else sweep
-    for values in itertools.product(*axes.values()):
-        chosen = dict(zip(axes, values, strict=True))
-        swept: Tree = {}
-        for path, value in chosen.items():
-            if path != "case":
-                swept = merge(swept, at_path(path, value))
-        tree = merge(base, cases[chosen["case"]]) if cases else base
-        yield chosen, merge(merge(tree, tasks.get(_task(merge(tree, swept)), {})), swept)
-
-
-def _task(tree: Tree) -> str:
-    world = tree.get("world", {})
-    return str(world.get("task", FIRST_TASK)) if isinstance(world, dict) else ""
+    for kind in ("cases", "tasks"):
+        _checked_parts(data, kind, source)
+    _checked_sweep(data.get("sweep", {}), source)
+    yield from combine(data)
 
 
 def _checked_parts(data: Tree, kind: str, source: str) -> dict[str, Tree]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from unbraid.config import Tree
+from unbraid.config import Tree, task_of
 from unbraid.files import read_json
 from unbraid.runs import Run
 from unbraid.statistics import estimate, paired_difference
@@ -20,7 +20,6 @@ COMPARED = (
     *("accuracy", "steps_to_95", "support_best", "support_mass", "spread", "specialisation", "separation"),
     *("head_cosine", "head_cka", "importance_most", "idle", "quiet_drop", "usage_evenness", "seconds"),
 )
-TASK = "world.task"
 PARTS = ("values", "chance", "ceiling")
 BESIDE = ("larger.json", "timing.json")
 """Scores of a stack that are not in its scores.json: those beside other stacks, and what no seed decides."""
@@ -29,6 +28,8 @@ BESIDE = ("larger.json", "timing.json")
 @dataclass
 class _Setting:
     setting: Tree
+    task: Tree = field(default_factory=dict)
+    """Of models, what of the setting is their task."""
     members: list[Tree] = field(default_factory=list)
     values: dict[str, dict[str, float]] = field(default_factory=dict)
     """Each metric's value by replicate; NaN where it has none."""
@@ -39,10 +40,11 @@ class _Setting:
 def summarise(run: Run) -> Tree:
     """What `scores.json` holds: settings in the order they were swept, and each one's difference from the first.
 
-    Where tasks were swept it is the first of the same task: accuracies on different tasks are not to be compared.
+    Of models it is the first of the same task: accuracies on different tasks are not to be compared.
     """
-    found = _collect(run)
-    swept = dict.fromkeys(json.dumps(member.setting) for member in expand(run.config(), str(run.path)))
+    members = expand(run.config(), str(run.path))
+    swept = {json.dumps(one.setting): task_of(one.setting) if one.experiment.is_taught else {} for one in members}
+    found = _collect(run, swept)
     settings = [found[key] for key in swept if key in found]
     return {
         "settings": [_describe(setting) for setting in settings],
@@ -60,13 +62,13 @@ def _comparable(settings: list[_Setting]) -> Iterator[tuple[int, str]]:
 
 def _reference(index: int, settings: list[_Setting]) -> int:
     """What a setting is compared with."""
-    tasks = [setting.setting.get(TASK) for setting in settings]
+    tasks = [setting.task for setting in settings]
     return tasks.index(tasks[index])
 
 
 def label(setting: Tree) -> str:
     """A setting in a few words: its case, and the last names of the paths that were swept."""
-    plain = ("case", TASK)
+    plain = ("case", "world.task")
     words = [
         _word(value) if path in plain else f"{path.split('.')[-1]} {_word(value)}" for path, value in setting.items()
     ]
@@ -81,12 +83,13 @@ def _word(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _collect(run: Run) -> dict[str, _Setting]:
+def _collect(run: Run, tasks: dict[str, Tree]) -> dict[str, _Setting]:
     found: dict[str, _Setting] = {}
     for index, folder in enumerate(run.stacks()):
         scores = _all_scores(folder)
         for position, member in enumerate(read_json(folder / "members.json")):
-            one = found.setdefault(json.dumps(member["setting"]), _Setting(member["setting"]))
+            key = json.dumps(member["setting"])
+            one = found.setdefault(key, _Setting(member["setting"], tasks.get(key, {})))
             one.members.append(
                 {"stack": index, "member": position, "seed": member["seed"], "replicate": member["replicate"]}
             )

@@ -9,7 +9,10 @@ from unbraid.worlds.stories.task import LOOKS, Tale, Task
 
 
 def accuracies(task: Task, tale: Tale) -> dict[str, float]:
-    """`chance` is the best of the rules that do not look at the question."""
+    """`chance` is the best of these rules of thumb that do not look at the question.
+
+    `without the question` is the most that is possible so: only above it has a model surely read the question.
+    """
     guesses = {**_majorities(tale.answers, len(task.answers)), **task.guess(tale)}
     scores = {name: float(at(guess, tale.answers).mean()) for name, guess in guesses.items()}
     scores["chance"] = max(score for name, score in scores.items() if not name.startswith(LOOKS))
