@@ -29,9 +29,9 @@ REPLICATES = ("seed", "world.seed")
 
 
 MERGED = ("cases", "tasks", "sweep")
+"""Tables of a configuration that are merged over the rest, in this order."""
 FIRST_TASK = "one_fact"
 """The task of stories where none is written."""
-"""Tables of a configuration that are merged over the rest, in this order."""
 
 
 class Record(BaseModel):
