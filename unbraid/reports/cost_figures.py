@@ -10,6 +10,8 @@ from unbraid.reports.words import interval, number, wording
 from unbraid.statistics import Difference, paired_difference
 
 COSTS = ("accuracy", "support_best")
+CLEAR = {"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 0.6}
+"""Words stand clear of the line at nothing."""
 SIGNS = {"higher": "▲", "lower": "▼", "undecided": "○"}
 
 
@@ -60,9 +62,9 @@ def _picture(findings: Findings, task: Task, metric: str) -> Picture | None:
         value = f"{number(metric, mean.value, True)} {SIGNS[one.verdict]}"
         across = axes.get_yaxis_transform()
         size = SMALL if len(row.name) <= 40 else SMALLER
-        axes.text(0, y + 0.34, plain(short(row.name)), fontsize=size, color=INK, va="center", transform=across)
-        words = axes.text(1, y + 0.34, value, fontsize=SMALL, color=INK, va="center", ha="right", transform=across)
-        words.set_bbox({"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 0.6})
+        name = plain(short(row.name))
+        axes.text(0, y + 0.34, name, fontsize=size, color=INK, va="center", transform=across, bbox=CLEAR)
+        axes.text(1, y + 0.34, value, fontsize=SMALL, color=INK, va="center", ha="right", transform=across, bbox=CLEAR)
         if mean.interval is not None:
             axes.plot(mean.interval, [y, y], color=look.colour, linewidth=2.6, solid_capstyle="butt")
         axes.plot([mean.value], [y], look.marker, color=look.colour, markersize=8, markeredgecolor="white")
