@@ -1,5 +1,6 @@
 """Heads that are needed for nothing, and for everything."""
 
+import pytest
 import torch
 
 from unbraid.examining.examine import fresh
@@ -22,14 +23,17 @@ def test_importance_is_the_accuracy_lost_by_writing_nothing(make, world):
     one, batches = make(), fresh(world, 40)
     found = silence(one, batches)
 
-    def accuracy() -> float:
-        right = [answering.right(one.read(one.forward(b.tokens), b.asked), b.answers).flatten(1) for b in batches]
-        return torch.cat(right, 1).double().mean().item()
+    def right() -> torch.Tensor:
+        each = [answering.right(one.read(one.forward(b.tokens), b.asked), b.answers).flatten(1) for b in batches]
+        return torch.cat(each, 1)
 
-    whole = accuracy()
+    whole = right()
     one.weights["blocks.0.attn.out"][:, :, :4] = 0
-    assert found["importance"][0, 0, 0].item() == whole - accuracy()
-    assert (found["needed"] >= found["importance"]).all()
+    without = right()
+    lost = whole.double().mean() - without.double().mean()
+    assert found["importance"][0, 0, 0].item() == pytest.approx(lost.item())
+    assert found["needed"][0, 0, 0].item() == pytest.approx((whole & ~without).double().mean().item())
+    assert (whole & ~without).any()
     assert (found["largest_drop"] >= found["importance"] - 1e-9).all()
 
 
