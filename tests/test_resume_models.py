@@ -43,7 +43,7 @@ checkpoint_every = 3
 [cases.orthogonality.constraints.orthogonality]
 weight = 0.1
 [sweep]
-seed = [0, 1, 2]
+"model.d_ff" = [8, 10, 12]
 """
 KILLS = 3
 SOON = 5.0

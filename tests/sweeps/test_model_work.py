@@ -61,11 +61,13 @@ def results(run: Run) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """With several, several processes work, and which step a death falls on is not known."""
+def one_thread_one_by_one() -> Iterator[None]:
+    """With several threads several processes work, and which step a death falls on is not known, nor in one stack."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    yield
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planning, "SMALL_STEP", 0)
+        yield
     torch.set_num_threads(before)
 
 
@@ -165,7 +167,7 @@ def test_dropout_and_fixed_examples_resume_to_the_same_bits_too(tmp_path: Path):
 
 
 def test_taught_together_they_end_as_alone(whole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(planning, "MODELS_TOGETHER", 16)
+    monkeypatch.setattr(planning, "SMALL_STEP", 1 << 16)
     run = make(tmp_path, "together")
     execute(run, Silent())
     assert len(run.stacks()) == 2

@@ -37,3 +37,11 @@ def test_a_stack_too_large_is_split_and_nobody_is_lost(monkeypatch: pytest.Monke
     groups = plan(members)
     assert [len(group) for group in groups] == [3, 3, 1]
     assert [member for group in groups for member in group] == members
+
+
+def test_small_models_are_taught_together_and_large_ones_one_by_one():
+    """A batch of 8 stories of `one_fact`, at most 90 tokens, has 8 · 90 · d_model numbers."""
+    data = {"world": {"kind": "stories"}, "teaching": {"batch": 8}, "sweep": {"seed": list(range(20))}}
+    small, large = (expand({**data, "model": {"d_model": width, "heads": 4}}, "here") for width in (88, 96))
+    assert [len(stack) for stack in plan(small)] == [16, 4]
+    assert [len(stack) for stack in plan(large)] == [1] * 20
