@@ -8,7 +8,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from unbraid.reports import markup
-from unbraid.reports.canvas import COLOURS, GREY, INK, SMALL, SMALLER, Picture, Plate, blank, key, name_axes, png
+from unbraid.reports.canvas import CLEAR, COLOURS, GREY, INK, SMALL, SMALLER, Picture, Plate, blank, key, name_axes, png
 from unbraid.reports.findings import Findings
 from unbraid.reports.ladder import Addition, Case, Ladder, in_words, read_ladder
 from unbraid.reports.markup import Group
@@ -127,8 +127,10 @@ def _picture(findings: Findings, ladder: Ladder, metric: str, found: Sequence[Ef
         own = [one for one in found if one.addition.mechanism == name]
         across = axes.get_yaxis_transform()
         said = "   ".join(f"{_letter(one)} {_value(metric, one)}" for one in own)
-        axes.text(0, 0.33 - row, in_words(name), fontsize=SMALL, color=INK, va="center", transform=across)
-        axes.text(1, 0.33 - row, said, fontsize=SMALLER, color=INK, va="center", ha="right", transform=across)
+        axes.text(0, 0.33 - row, in_words(name), fontsize=SMALL, color=INK, va="center", transform=across, bbox=CLEAR)
+        axes.text(
+            1, 0.33 - row, said, fontsize=SMALLER, color=INK, va="center", ha="right", transform=across, bbox=CLEAR
+        )
         for one in own:
             draw_effect(axes, -float(row), one)
         told += [f"{in_words(name)} {_told(metric, one)}" for one in own]

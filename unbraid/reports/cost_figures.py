@@ -2,16 +2,15 @@
 
 import json
 
-from unbraid.reports.canvas import INK, SMALL, SMALLER, Picture, Plate, blank, name_axes, plain, png, short
+from unbraid.reports.canvas import INK, Picture, Plate, blank, name_axes, png
 from unbraid.reports.findings import Findings, Setting
 from unbraid.reports.forest_figures import row_look
+from unbraid.reports.score_figures import name_row
 from unbraid.reports.tasks import Row, Task, tasks
 from unbraid.reports.words import interval, number, wording
 from unbraid.statistics import Difference, paired_difference
 
 COSTS = ("accuracy", "support_best")
-CLEAR = {"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 0.6}
-"""Words stand clear of the line at nothing."""
 SIGNS = {"higher": "▲", "lower": "▼", "undecided": "○"}
 
 
@@ -60,11 +59,7 @@ def _picture(findings: Findings, task: Task, metric: str) -> Picture | None:
     for place, (row, one) in enumerate(rows):
         y, mean, look = -float(place), one.estimate, row_look(row)
         value = f"{number(metric, mean.value, True)} {SIGNS[one.verdict]}"
-        across = axes.get_yaxis_transform()
-        size = SMALL if len(row.name) <= 40 else SMALLER
-        name = plain(short(row.name))
-        axes.text(0, y + 0.34, name, fontsize=size, color=INK, va="center", transform=across, bbox=CLEAR)
-        axes.text(1, y + 0.34, value, fontsize=SMALL, color=INK, va="center", ha="right", transform=across, bbox=CLEAR)
+        name_row(axes, y, row.name, value)
         if mean.interval is not None:
             axes.plot(mean.interval, [y, y], color=look.colour, linewidth=2.6, solid_capstyle="butt")
         axes.plot([mean.value], [y], look.marker, color=look.colour, markersize=8, markeredgecolor="white")

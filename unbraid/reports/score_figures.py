@@ -6,6 +6,7 @@ from matplotlib.lines import Line2D
 from matplotlib.typing import LineStyleType
 
 from unbraid.reports.canvas import (
+    CLEAR,
     GREY,
     INK,
     SMALL,
@@ -81,8 +82,8 @@ def name_row(axes: Axes, y: float, left: str, right: str) -> None:
     """The setting and its score above the row, where a long name has room."""
     across = axes.get_yaxis_transform()
     size = SMALL if len(left) <= 36 else SMALLER
-    axes.text(0, y + 0.36, plain(short(left)), fontsize=size, color=INK, va="center", transform=across)
-    axes.text(1, y + 0.36, right, fontsize=SMALL, color=INK, va="center", ha="right", transform=across)
+    axes.text(0, y + 0.36, plain(short(left)), fontsize=size, color=INK, va="center", transform=across, bbox=CLEAR)
+    axes.text(1, y + 0.36, right, fontsize=SMALL, color=INK, va="center", ha="right", transform=across, bbox=CLEAR)
 
 
 def draw_row(axes: Axes, y: float, drawn: Look, score: Score) -> None:
