@@ -114,3 +114,14 @@ def test_heads_are_compared_where_both_are_asked_and_averaged_where_each_is(rng)
     assert head_distances(rows, queries)[1, 0, 1].item() == pytest.approx(sum(apart) / len(apart))
     own = rows[1, :, 1, :, 0][queries[1, :, 1]]
     assert over_queries(rows[..., 0], queries)[1, 1].item() == pytest.approx(own.mean().item())
+
+
+def test_heads_that_no_query_takes_together_are_neither_alike_nor_apart():
+    """Three heads: the first two are never taken at one token, the third at all."""
+    pattern = torch.eye(3)[None, None, :, None].expand(1, 1, 3, 4, 3)
+    queries = torch.tensor([[1, 1, 0, 0], [0, 0, 1, 1], [1, 1, 1, 1]]).bool()[None, None]
+    found = head_distances(pattern, queries)
+    assert found[0, 0, 1].isnan()
+    assert between_heads(found).item() == pytest.approx(1)
+    nobody = torch.zeros_like(queries)
+    assert over_queries(torch.ones(1, 1, 3, 4), nobody).isnan().all()

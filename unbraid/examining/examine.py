@@ -117,7 +117,7 @@ def _looks(found: Named) -> Named:
     values = {
         "support_best": found["support"].flatten(1).amax(1),
         "support_mass": last["support"].mean(1),
-        "spread": last["spread"].mean(1),
+        "spread": last["spread"].nanmean(1),
         "specialisation": attention.between_heads(last["distance"]),
         "head_cosine": attention.between_heads(last["cosine"]),
         "head_cka": attention.between_heads(last["cka"]),

@@ -11,7 +11,8 @@ cosine, cka  m l h h  how alike two heads of a layer write of stories
 explained    m l h f  how much of what it reads each factor explains
 
 What heads write shares one space; what they read is in coordinates of their own, in which cosines mean nothing. Where
-tokens are routed, a head looks and reads only at those that take it: what it does at others never reaches the model.
+tokens are routed, a head looks and reads only at those that take it: what it does at others never reaches the model. A
+head that none takes has no spread, and two that none takes together no distance: NaN.
 """
 
 from collections.abc import Sequence
@@ -99,4 +100,5 @@ def _mean(parts: Sequence[Tensor], weights: Sequence[Tensor]) -> Tensor:
     """Over batches, each with its weight, which may differ between heads."""
     values, shares = (torch.stack(list(given)).double() for given in (parts, weights))
     shares = shares.view(*shares.shape, *[1] * (values.dim() - shares.dim()))
-    return ((shares * values).sum(0) / shares.sum(0).clamp_min(1)).float()
+    weighed = torch.where(shares > 0, shares * values, 0)  # what has no weight may be NaN
+    return (weighed.sum(0) / shares.sum(0)).float()

@@ -36,13 +36,13 @@ def spread(pattern: Float[Tensor, "m b h t s"], keys: Bool[Tensor, "b t s"]) -> 
 
 
 def over_queries(values: Float[Tensor, "m b h t"], queries: Bool[Tensor, "#m b #h t"]) -> Float[Tensor, "m h"]:
-    """The mean of each head over these queries; 0 of a head that has none."""
+    """The mean of each head over these queries; NaN of a head that has none."""
     chosen = queries.to(values.dtype)
-    return (values * chosen).sum((1, 3)) / chosen.sum((1, 3)).clamp_min(1)
+    return (values * chosen).sum((1, 3)) / chosen.sum((1, 3))
 
 
 def head_distances(pattern: Float[Tensor, "m b h t s"], queries: Bool[Tensor, "#m b #h t"]) -> Float[Tensor, "m h h"]:
-    """The mean Jensen-Shannon distance of every two heads over queries of both, a pair at a time."""
+    """The mean Jensen-Shannon distance of every two heads over queries of both, a pair at a time; NaN without any."""
     members, _, heads = pattern.shape[:3]
     queries = queries.expand(members, -1, heads, -1)
     found = pattern.new_zeros(members, heads, heads)
@@ -51,15 +51,14 @@ def head_distances(pattern: Float[Tensor, "m b h t s"], queries: Bool[Tensor, "#
         middle = entropy((first + second) / 2)
         divergence = (middle - (entropy(first) + entropy(second)) / 2) / torch.tensor(2.0).log()
         distances = divergence.clamp(0, 1).sqrt() * both
-        found[:, one, other] = distances.sum((1, 2)) / both.sum((1, 2)).clamp_min(1)
+        found[:, one, other] = distances.sum((1, 2)) / both.sum((1, 2))
     return found + found.mT
 
 
 def between_heads(table: Float[Tensor, "m h h"]) -> Float[Tensor, "m"]:
-    """The mean over pairs of different heads; NaN of a single head."""
-    heads = table.shape[-1]
-    outside = table.sum((-2, -1)) - table.diagonal(dim1=-2, dim2=-1).sum(-1)
-    return outside / (heads * (heads - 1))
+    """The mean over pairs of different heads that have a value; NaN of a single head."""
+    one, other = torch.triu_indices(*table.shape[-2:], offset=1)
+    return table[:, one, other].nanmean(-1)
 
 
 def rows_of(pattern: Float[Tensor, "m b h t s"], asked: Int[Tensor, "b q"]) -> Float[Tensor, "m b h q s"]:

@@ -42,7 +42,7 @@ def _sight(findings: Findings, task: Task) -> Picture:
         look = row_look(row)
         spread, support = (_last_layer(findings, row.setting.places, name) for name in ("spread", "support"))
         axes.plot(spread, support, look.marker, color=look.colour, markersize=4.5, alpha=0.6, markeredgewidth=0)
-        lowest = min(lowest, float(spread.min()))
+        lowest = min(lowest, float(np.nanmin(spread, initial=1.0)))
         handles.append(handle(look, short(row.name), marker=True))
         handles[-1].set_linestyle("")
     uniform = np.mean([findings.tables[stack]["uniform"][place] for stack, place in rows[0].setting.places])
