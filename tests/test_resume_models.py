@@ -11,40 +11,16 @@ from typing import Any
 import pytest
 
 from tests.killing import kill, kill_until_it_ends, launch, left_of, make, newest, wait_for_progress
+from tests.sweeps.test_model_work import CONFIG as SHORT
+from tests.sweeps.test_model_work import results as kept_of
 from tests.test_cli import launch as launch_anew
 from unbraid.config import Tree
 from unbraid.progress import Silent
 from unbraid.runs import Run
 from unbraid.sweeps.execute import execute
 
-CONFIG = """
-[world]
-kind = "stories"
-people = 2
-places = 3
-rounds = 2
-[model]
-d_model = 8
-heads = 2
-layers = 2
-d_ff = 8
-[teaching]
-steps = 40
-batch = 8
-learning_rate = 1e-2
-[examining]
-stories = 40
-heads = 24
-shown = 1
-[saving]
-log_every = 2
-checkpoint_every = 3
-[cases.none]
-[cases.orthogonality.constraints.orthogonality]
-weight = 0.1
-[sweep]
-"model.d_ff" = [8, 10, 12]
-"""
+CONFIG = SHORT.replace("steps = 9", "steps = 40").replace("seed = [0, 1]", '"model.d_ff" = [8, 10, 12]')
+"""Other sizes, so that no two are taught together."""
 KILLS = 3
 SOON = 5.0
 """Seconds that a process may take to notice that it has nobody to work for."""
@@ -52,9 +28,7 @@ SOON = 5.0
 
 def results(run: Run) -> dict[str, Any]:
     """Everything a run ends with that must not depend on how it got there: all but the seconds it took."""
-    names = ("weights.safetensors", "log.jsonl", "scores.json", "tables.safetensors", "members.json", "stories.json")
-    kept = {f"{folder.name}/{name}": (folder / name).read_bytes() for folder in run.stacks() for name in names}
-    return {**kept, "scores.json": without_seconds(json.loads((run.path / "scores.json").read_text()))}
+    return {**kept_of(run), "scores.json": without_seconds(json.loads((run.path / "scores.json").read_text()))}
 
 
 def without_seconds(scores: Tree) -> Tree:

@@ -8,7 +8,21 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from unbraid.reports import markup
-from unbraid.reports.canvas import CLEAR, COLOURS, GREY, INK, SMALL, SMALLER, Picture, Plate, blank, key, name_axes, png
+from unbraid.reports.canvas import (
+    CLEAR,
+    COLOURS,
+    GREY,
+    INK,
+    SIGNS,
+    SMALL,
+    SMALLER,
+    Picture,
+    Plate,
+    blank,
+    key,
+    name_axes,
+    png,
+)
 from unbraid.reports.findings import Findings
 from unbraid.reports.ladder import Addition, Case, Ladder, in_words, read_ladder
 from unbraid.reports.markup import Group
@@ -22,7 +36,6 @@ SHOWN = (
 )
 LOOKS = {"alone": (COLOURS[0], "o", 0.05), "in company": (COLOURS[1], "s", -0.2)}
 """Colour, marker, and how far above the middle of a row."""
-SIGNS = {"higher": "▲", "lower": "▼", "undecided": "○"}
 ALONE = 20
 
 

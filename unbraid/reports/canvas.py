@@ -35,6 +35,8 @@ DASHES: tuple[LineStyleType, ...] = (
 )
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 GREY, INK = "#767676", "#1a1a1a"
+SIGNS = {"higher": "▲", "lower": "▼", "undecided": "○"}
+"""Of a verdict on a difference."""
 CLEAR = {"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 0.6}
 """Behind words that stand clear of a line."""
 SIZE, SMALL, SMALLER, DPI = 11.5, 9.5, 7.8, 160

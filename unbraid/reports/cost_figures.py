@@ -2,7 +2,7 @@
 
 import json
 
-from unbraid.reports.canvas import INK, Picture, Plate, blank, name_axes, png
+from unbraid.reports.canvas import INK, SIGNS, Picture, Plate, blank, name_axes, png
 from unbraid.reports.findings import Findings, Setting
 from unbraid.reports.forest_figures import row_look
 from unbraid.reports.score_figures import name_row
@@ -11,7 +11,6 @@ from unbraid.reports.words import interval, number, wording
 from unbraid.statistics import Difference, paired_difference
 
 COSTS = ("accuracy", "support_best")
-SIGNS = {"higher": "▲", "lower": "▼", "undecided": "○"}
 
 
 def costs(findings: Findings) -> Plate:

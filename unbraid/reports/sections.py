@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 
 from unbraid.config import Tree
 from unbraid.reports import markup
+from unbraid.reports.canvas import SIGNS
 from unbraid.reports.findings import MOST_LINES, MOST_ROWS, Findings, Setting, environment
 from unbraid.reports.markup import Group
 from unbraid.reports.model_sentences import MODEL_CHANCE
 from unbraid.reports.sentences import details, error_bar, headline, what_was_run
 from unbraid.reports.words import FEW, MAIN, MISSING, in_order, interval, number, seconds, wording
 
-SIGNS = {"higher": "▲ higher", "lower": "▼ lower", "undecided": "○ undecided"}
 MANY = 4
 ALONE = 20
 """Of so many comparisons one is called by luck alone, at 95 %."""
@@ -193,5 +193,5 @@ def _difference_row(first: str, difference: Tree) -> list[str]:
         number(metric, difference["value"], True),
         interval(metric, difference["interval"], True),
         str(difference["pairs"]),
-        SIGNS[difference["verdict"]],
+        f"{SIGNS[difference['verdict']]} {difference['verdict']}",
     ]

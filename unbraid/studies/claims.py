@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from unbraid.config import Record, tagged
-from unbraid.studies.measures import MEASURES, Measure
+from unbraid.studies.measures import MEASURES, Difference, Measure
+from unbraid.studies.results import Where
 from unbraid.studies.rules import RULES, Rule
 
 if TYPE_CHECKING:
@@ -26,6 +27,11 @@ class Part(Record):
     what: str
     statistic: AnyMeasure
     rule: AnyRule
+
+
+def difference(metric: str, what: str, of: Where, minus: Where, rule: Rule) -> Part:
+    """The part that most claims have: one choice of settings minus another."""
+    return Part(what=what, statistic=Difference(metric=metric, of=of, minus=minus), rule=rule)
 
 
 class Claim(Record):

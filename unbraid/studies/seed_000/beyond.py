@@ -1,10 +1,9 @@
 """Seed 000's claims on ways out: more capacity, and heads set apart by routing or memory and not by a cost."""
 
-from unbraid.studies.claims import Claim, Part
-from unbraid.studies.measures import Difference
+from unbraid.studies.claims import Claim, Part, difference
 from unbraid.studies.results import Where
 from unbraid.studies.rules import Above, Within
-from unbraid.studies.seed_000.constraints import NONE, difference
+from unbraid.studies.seed_000.constraints import NONE
 
 CAPACITY, ROUTES = "000-capacity", "000-routes"
 BASE: Where = {"model": "d_ff 32"}
@@ -66,11 +65,7 @@ BEYOND = (
             study=ROUTES,
             parts=(
                 difference("separation", f"separation, {case} minus softmax", {"case": case}, SOFTMAX, Above()),
-                Part(
-                    what=f"accuracy, {case} minus softmax",
-                    statistic=Difference(metric="accuracy", of={"case": case}, minus=SOFTMAX),
-                    rule=Within(margin=LOST),
-                ),
+                difference("accuracy", f"accuracy, {case} minus softmax", {"case": case}, SOFTMAX, Within(margin=LOST)),
             ),
             figures=("forest-separation-one-fact", "cost-accuracy-one-fact"),
         )

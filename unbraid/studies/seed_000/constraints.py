@@ -3,8 +3,8 @@
 In the seed's table nothing differs by more than luck (n = 1000, one seed), and no model has learned the task.
 """
 
-from unbraid.studies.claims import Claim, Part
-from unbraid.studies.measures import Contrast, Difference
+from unbraid.studies.claims import Claim, Part, difference
+from unbraid.studies.measures import Contrast
 from unbraid.studies.results import Where
 from unbraid.studies.rules import Below, Rule
 
@@ -13,10 +13,6 @@ NONE: Where = {"case": "none"}
 NO_FIGURE = "none: one task, never learned"
 CASES = ("orthogonality", "independence-published", "independence-corrected", "attention-entropy", "head-usage")
 """At the seed's weights; corrected unless said."""
-
-
-def difference(metric: str, what: str, of: Where, minus: Where, rule: Rule) -> Part:
-    return Part(what=what, statistic=Difference(metric=metric, of=of, minus=minus), rule=rule)
 
 
 def cost(case: str, what: str, rule: Rule, task: str = "") -> Part:

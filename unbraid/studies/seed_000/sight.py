@@ -1,22 +1,25 @@
 """Seed 000's claims on where heads look: whether constraints make attention right, and what silent heads were for."""
 
-from unbraid.studies.claims import Claim, Part
+from collections.abc import Iterable
+
+from unbraid.studies.claims import Claim, Part, difference
 from unbraid.studies.measures import Level
 from unbraid.studies.rules import Above, Below
-from unbraid.studies.seed_000.constraints import CASES, NONE, STRONG, STUDY, difference
+from unbraid.studies.seed_000.constraints import CASES, NONE, STRONG, STUDY
 
 MARGIN = 0.05
 """Of support: an increase below this is none to speak of."""
 FORMS = ("published", "corrected")
 EACH = ("orthogonality", "independence", "attention-entropy", "head-usage")
 
-SIGHT = (
-    Claim(
-        id="000-attention-not-righter",
+
+def _not_righter(name: str, when: str, study: str, cases: Iterable[str]) -> Claim:
+    return Claim(
+        id=f"000-attention-not-righter{name}",
         seed="000",
-        statement="Constraints do not make attention more correct.",
+        statement=f"Constraints do not make attention more correct{when}.",
         published="heatmaps of one head on one story; no number",
-        study=STUDY,
+        study=study,
         parts=tuple(
             difference(
                 "support_best",
@@ -25,28 +28,19 @@ SIGHT = (
                 NONE,
                 Below(margin=MARGIN),
             )
-            for case in CASES
+            for case in cases
         ),
         figures=("cost-support_best-one-fact", "cost-support_best-counting"),
-    ),
-    Claim(
-        id="000-attention-not-righter-strong",
-        seed="000",
-        statement="Constraints do not make attention more correct, at twenty times the seed's weights.",
-        published="heatmaps of one head on one story; no number",
-        study=STRONG,
-        parts=tuple(
-            difference(
-                "support_best",
-                f"best head's attention on the supporting facts, {case} as {form} minus none",
-                {"case": f"{case}-{form}"},
-                NONE,
-                Below(margin=MARGIN),
-            )
-            for case in EACH
-            for form in FORMS
-        ),
-        figures=("cost-support_best-one-fact", "cost-support_best-counting"),
+    )
+
+
+SIGHT = (
+    _not_righter("", "", STUDY, CASES),
+    _not_righter(
+        "-strong",
+        ", at twenty times the seed's weights",
+        STRONG,
+        (f"{case}-{form}" for case in EACH for form in FORMS),
     ),
     Claim(
         id="000-sparse-not-right",

@@ -4,8 +4,8 @@ A sibling of the seed trained dictionaries on gemma-2-2b, layer 19, with the pen
 else changed; one seed. Its figures are of one L1 weight; ours are means over those of the study, or at equal L0.
 """
 
-from unbraid.studies.claims import Claim, Part
-from unbraid.studies.measures import Difference, EqualL0, Relative
+from unbraid.studies.claims import Claim, Part, difference
+from unbraid.studies.measures import EqualL0, Relative
 from unbraid.studies.results import Where
 from unbraid.studies.rules import Above, Below
 
@@ -36,13 +36,7 @@ ON_A_MODEL = (
         statement="The penalty on co-active pairs alone makes single features tell more at equal L1.",
         published=f"accuracy of a probe on one feature .713 → .782 ({WHERE})",
         study=STUDY,
-        parts=(
-            Part(
-                what="probe on one feature, penalty minus plain",
-                statistic=Difference(metric="probe_1", of=PENALTY, minus=PLAIN),
-                rule=Above(),
-            ),
-        ),
+        parts=(difference("probe_1", "probe on one feature, penalty minus plain", PENALTY, PLAIN, Above()),),
         figures=("probing",),
     ),
     Claim(
@@ -52,16 +46,8 @@ ON_A_MODEL = (
         published=f"CE score .789 → .878, cosine .770 → .820, L0 85 → 99 ({WHERE})",
         study=STUDY,
         parts=(
-            Part(
-                what="loss recovered, penalty minus plain",
-                statistic=Difference(metric="loss_recovered", of=PENALTY, minus=PLAIN),
-                rule=Above(),
-            ),
-            Part(
-                what="cosine with the activations, penalty minus plain",
-                statistic=Difference(metric="cosine", of=PENALTY, minus=PLAIN),
-                rule=Above(),
-            ),
+            difference("loss_recovered", "loss recovered, penalty minus plain", PENALTY, PLAIN, Above()),
+            difference("cosine", "cosine with the activations, penalty minus plain", PENALTY, PLAIN, Above()),
         ),
         figures=("pareto-l0-loss_recovered",),
     ),

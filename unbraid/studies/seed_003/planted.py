@@ -3,8 +3,8 @@
 Nothing was ever trained in the seed, so its claims are words, and the figures of the paper made from it are invented.
 """
 
-from unbraid.studies.claims import Claim, Part
-from unbraid.studies.measures import Difference, EqualL0, Nearer
+from unbraid.studies.claims import Claim, Part, difference
+from unbraid.studies.measures import EqualL0, Nearer
 from unbraid.studies.results import Where
 from unbraid.studies.rules import Above, Below, Rule
 
@@ -212,10 +212,12 @@ OTHERS = (
         published=NO_FIGURE,
         study=LADDER,
         parts=(
-            Part(
-                what="L0 of the codes as inhibited, in training, inhibition minus plain, at equal L1",
-                statistic=Difference(metric="training_l0", of=alone("lateral_inhibition"), minus=PLAIN),
-                rule=Below(),
+            difference(
+                "training_l0",
+                "L0 of the codes as inhibited, in training, inhibition minus plain, at equal L1",
+                alone("lateral_inhibition"),
+                PLAIN,
+                Below(),
             ),
             at_equal_l0(
                 "correlation", "correlation, inhibition minus plain", alone("lateral_inhibition"), PLAIN, Below()
