@@ -12,7 +12,7 @@ import numpy as np
 Start = dict[str, np.ndarray]
 """The weights of one member as they start, by name."""
 CARRIED, WORDS, HIDDEN = 2.0, 0.2, 0.1
-"""What `carrying` multiplies values and the heads' output by, the words, and the weights by which hidden layers write."""
+"""What `carrying` multiplies values and the heads' output by, words, and the weights by which hidden layers write."""
 
 
 def uniform(rng: np.random.Generator, inputs: int, *shape: int) -> np.ndarray:
