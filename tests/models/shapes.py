@@ -2,7 +2,7 @@
 
 import torch
 
-from unbraid.models import Hopfield, Models, Routed, RoutedExperts, Transformer
+from unbraid.models import Hopfield, Routed, RoutedExperts, Transformer, start_models
 
 SHAPES = {
     "causal": Transformer(d_model=8, heads=2, d_ff=12, positions="learned"),
@@ -29,7 +29,7 @@ ASKED = torch.tensor([[2, 5], [1, 3], [0, 0]])
 
 
 def start(settings, seeds=(0, 1, 2), length=8):
-    return Models.start(settings, vocabulary=10, length=length, classes=5, seeds=seeds)
+    return start_models(settings, vocabulary=10, length=length, classes=5, seeds=seeds)
 
 
 def doubled(models):

@@ -10,7 +10,7 @@ from torch import nn
 from tests.models.shapes import ASKED, SHAPES, TOKENS, doubled, start
 from unbraid.config import check, to_toml
 from unbraid.errors import Refusal
-from unbraid.models import ATTENTIONS, FEED_FORWARDS, PUBLISHED, Models, Transformer
+from unbraid.models import ATTENTIONS, FEED_FORWARDS, PUBLISHED, Transformer, start_models
 
 over_shapes = pytest.mark.parametrize("settings", SHAPES.values(), ids=SHAPES)
 
@@ -161,7 +161,7 @@ def test_every_weight_has_a_finite_gradient_of_the_answers_in_every_member(setti
 
 def test_the_seeds_sizes_give_the_seeds_number_of_weights():
     """By hand: 25·128 + 2·(4·128² + 2·128·256 + 256 + 128 + 4·128) + 2·128 + 6·128 + 6."""
-    models = Models.start(PUBLISHED, vocabulary=25, length=180, classes=6, seeds=[42])
+    models = start_models(PUBLISHED, vocabulary=25, length=180, classes=6, seeds=[42])
     assert sum(p.numel() for p in models.parameters().values()) == 268_166
 
 

@@ -142,6 +142,5 @@ def work(group: Sequence[Member]) -> tuple[int, float]:
 
 def model_step(experiment: Experiment) -> float:
     """About what a step of one model costs, in the same units: its products there and twice back."""
-    model, length = experiment.model, experiment.stories.length
-    token = model.layers * (4 * model.d_model**2 + 2 * model.d_model * (model.d_ff + length))
-    return 3.0 * experiment.teaching.batch * length * token
+    length = experiment.stories.length
+    return 3.0 * experiment.teaching.batch * length * experiment.model.sizes(length).products

@@ -41,7 +41,7 @@ def plan(members: Sequence[Member]) -> list[list[Member]]:
 def _most_together(group: Sequence[Member]) -> int:
     first = group[0].experiment
     if first.is_taught:
-        numbers = first.teaching.batch * first.stories.length * first.model.d_model
+        numbers = first.teaching.batch * first.stories.length * first.model.width
         return MODELS_TOGETHER if numbers <= SMALL_STEP else 1
     return max(1, STACK_BYTES // member_bytes(group[0])) if first.is_trained else len(group)
 
@@ -74,10 +74,9 @@ def refuse_too_large(members: Sequence[Member]) -> None:
 
 def _model_bytes(experiment: Experiment) -> int:
     """Weights, gradients, two moments; and of a batch what each layer keeps to go back: streams, hidden, patterns."""
-    model, world = experiment.model, experiment.stories
-    weights = model.layers * (4 * model.d_model**2 + 2 * model.d_model * model.d_ff)
-    token = model.layers * (12 * model.d_model + 3 * model.d_ff + 3 * model.heads * world.length)
-    return 4 * (4 * weights + experiment.teaching.batch * world.length * token)
+    length = experiment.stories.length
+    sizes = experiment.model.sizes(length)
+    return 4 * (4 * sizes.weights + experiment.teaching.batch * length * sizes.kept)
 
 
 def _untrained_bytes(experiment: Experiment) -> int:
