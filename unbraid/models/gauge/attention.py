@@ -10,6 +10,7 @@ is that of the mixture), and where the mean KL is asked for, keys. The form over
 specification.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,7 +18,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from unbraid.axes import Bool, Float, Tensor
 from unbraid.models.gauge.beliefs import Beliefs
-from unbraid.models.gauge.lifts import outer, weights
+from unbraid.models.gauge.lifts import products, weights
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def queries(beliefs: Beliefs) -> Float[Tensor, "m b t h l"]:
 def keys(beliefs: Beliefs) -> Float[Tensor, "m b t h l"]:
     """What each token answers: (-½ P, P m, -½ (mᵀPm + log|S|)); entries off the diagonal count twice."""
     twice = weights(beliefs.width, beliefs.mean.dtype)
-    level = beliefs.quadratic + beliefs.logdet
+    level = (beliefs.mean * beliefs.weighted).sum(-1) + beliefs.logdet
     return torch.cat([-0.5 * twice * beliefs.precision, beliefs.weighted, -0.5 * level[..., None]], -1)
 
 
@@ -57,8 +58,15 @@ def own(beliefs: Beliefs) -> Float[Tensor, "m b t h"]:
 
 def divergences(beliefs: Beliefs) -> Float[Tensor, "m b h t s"]:
     """KL of every pair of tokens."""
-    products = torch.einsum("mbthl,mbshl->mbhts", queries(beliefs), keys(beliefs))
-    return own(beliefs).transpose(2, 3)[..., None] - products
+    inner = torch.einsum("mbthl,mbshl->mbhts", queries(beliefs), keys(beliefs))
+    return own(beliefs).transpose(2, 3)[..., None] - inner
+
+
+def together(family: Sequence[Beliefs]) -> Float[Tensor, "m b t s"]:
+    """KL of every pair of tokens, summed over all heads of all degrees."""
+    asked, key = (torch.cat([part(one).flatten(3) for one in family], -1) for part in (queries, keys))
+    alone = torch.cat([own(one) for one in family], -1).sum(-1, keepdim=True)
+    return alone - asked @ key.mT
 
 
 def attend(
@@ -73,7 +81,7 @@ def attend(
     values = [beliefs.mean, *([beliefs.second] if covariance else []), *([key] if expected else [])]
     mixed = _mix(asked / kappa[:, None, None, :, None], key, torch.cat(values, -1), looking)
     mean, *rest = mixed.split([value.shape[-1] for value in values], -1)
-    mixture = rest.pop(0) - outer(mean) if covariance else None
+    mixture = rest.pop(0) - products(mean) if covariance else None
     return Read(mean, mixture, own(beliefs) - (asked * rest[0]).sum(-1) if expected else None)
 
 

@@ -27,6 +27,13 @@ def _coupling(degree: int) -> Float[Tensor, "three e k"]:
 
 
 @lru_cache(maxsize=32)
+def _raising(degree: int, dtype: torch.dtype) -> Float[Tensor, "n k2"]:
+    """The same for turns, whose both sides are coupled: from all products of their entries to all entries."""
+    coupling = _coupling(degree)
+    return torch.einsum("iek,jfl->iejfkl", coupling, coupling).flatten(4).flatten(0, 3).to(dtype)
+
+
+@lru_cache(maxsize=32)
 def generators(degree: int) -> Float[Tensor, "a e e"]:
     """Three skew matrices with [G_x, G_y] = G_z and -ΣG² = ℓ(ℓ+1), in e3nn's basis; in float64."""
     if degree == 0:
@@ -45,7 +52,7 @@ def turns(frames: Float[Tensor, "*axes 3"], degrees: set[int]) -> dict[int, Floa
     if highest := max(degrees):
         found[1] = _rotation(frames)
     for degree in range(2, highest + 1):
-        found[degree] = _raised(found[1], found[degree - 1], _coupling(degree).to(frames.dtype))
+        found[degree] = _raised(found[1], found[degree - 1], degree)
     return {degree: found[degree] for degree in degrees}
 
 
@@ -88,9 +95,8 @@ def _rotation(frames: Float[Tensor, "*axes 3"]) -> Float[Tensor, "*axes 3 3"]:
 
 
 def _raised(
-    vectors: Float[Tensor, "*axes 3 3"], below: Float[Tensor, "*axes e e"], coupling: Float[Tensor, "three e k"]
+    vectors: Float[Tensor, "*axes 3 3"], below: Float[Tensor, "*axes e e"], degree: int
 ) -> Float[Tensor, "*axes k k"]:
     """The turn of one degree more: both turns at once, as the coupled irrep sees them."""
-    both = (vectors[..., :, None, :, None] * below[..., None, :, None, :]).flatten(-4, -3).flatten(-2)
-    mixing = coupling.flatten(0, 1)
-    return mixing.T @ both @ mixing
+    both = (vectors[..., :, None, :, None] * below[..., None, :, None, :]).flatten(-4)
+    return (both @ _raising(degree, both.dtype)).unflatten(-1, (2 * degree + 1, -1))

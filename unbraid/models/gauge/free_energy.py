@@ -12,16 +12,17 @@ gradient of the λ part alone, and takes belief and prior along.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
 from unbraid.axes import Float, Tensor
-from unbraid.models.gauge.attention import Looking, divergences
-from unbraid.models.gauge.beliefs import Beliefs
+from unbraid.models.gauge.attention import Looking, together
+from unbraid.models.gauge.beliefs import Beliefs, times
 from unbraid.models.gauge.frames import compose, generators, turns
 from unbraid.models.gauge.lifts import fold, unfold
 from unbraid.models.gauge.settings import FreeEnergy
+from unbraid.models.gauge.shares import heard_shares
 
 TINY = 1e-12
 NATURAL = {"corrected": 2.0, "published": 0.5}
@@ -29,10 +30,10 @@ NATURAL = {"corrected": 2.0, "published": 0.5}
 
 @dataclass(frozen=True)
 class Slope:
-    """Of one degree's beliefs: the gradient, and how much of it comes from other tokens."""
+    """Of one degree's beliefs: the gradient in means, and in covariances (of the matrix, folded)."""
 
     mean: Float[Tensor, "m b t h e"]
-    covariance: Float[Tensor, "m b t h e e"]
+    covariance: Float[Tensor, "m b t h p"]
 
 
 @dataclass(frozen=True)
@@ -50,87 +51,71 @@ def settle(
     step: Float[Tensor, "m"],
     kappa: float,
     looking: Looking,
+    used: bool = True,
 ) -> Held:
-    """So many steps down."""
-    for _ in range(settings.iterations):
-        held = _descend(held, settings, step, kappa, looking)
+    """So many steps down; the last covariances are left as they were where nobody uses them."""
+    for left in reversed(range(settings.iterations)):
+        held = _descend(held, settings, step, kappa, looking, used or left > 0)
     return held
 
 
 def slopes(held: Held, settings: FreeEnergy, kappa: float, looking: Looking) -> tuple[list[Slope], list[Slope]]:
     """Of each degree: the gradient of what neighbours say (λ part), and of the prior (α part)."""
-    kl = torch.stack([divergences(one).sum(2) for one in held.beliefs]).sum(0)
-    added = torch.where(looking.allowed[:, 0], 0.0, -torch.inf).to(kl.dtype)
-    look = (added - kl / kappa).softmax(-1)
-    surprise = kl - (look * kl).sum(-1, keepdim=True)
-    sign = 1 if settings.sign == "published" else -1
-    share = look * (1 + sign * surprise / kappa)
-    told = [_told(one, share, settings.alignment) for one in held.beliefs]
+    sign = 1.0 if settings.sign == "published" else -1.0
+    share = heard_shares(together(held.beliefs) / kappa, looking.allowed[:, 0], sign)
+    said = [torch.cat([one.precision, one.weighted], -1) for one in held.beliefs]
+    heard = (share @ torch.cat([part.flatten(3) for part in said], -1)).split([p[0, 0, 0].numel() for p in said], -1)
+    told = [
+        _told(one, part.unflatten(-1, (one.mean.shape[3], -1)), settings.alignment)
+        for one, part in zip(held.beliefs, heard, strict=True)
+    ]
     drawn = [_drawn(one, prior, settings) for one, prior in zip(held.beliefs, held.priors, strict=True)]
     return told, drawn
 
 
-def _told(one: Beliefs, share: Float[Tensor, "m b t s"], weight: float) -> Slope:
+def _told(one: Beliefs, heard: Float[Tensor, "m b t h n"], weight: float) -> Slope:
     """λ Σ_j w_ij P_j (m_i - m_j), and ½ λ (Σ_j w_ij P_j - P_i)."""
-    said = torch.cat([one.precision, one.weighted], -1)
-    heard = (share @ said.flatten(3)).unflatten(-1, said.shape[3:])
-    folded, weighted = heard.split([one.precision.shape[-1], one.width], -1)
-    precision = unfold(folded, one.width)
-    mean = (precision @ one.mean[..., None])[..., 0] - weighted
-    return Slope(weight * mean, 0.5 * weight * (precision - unfold(one.precision, one.width)))
+    precision, weighted = heard.split([one.precision.shape[-1], one.width], -1)
+    mean = times(unfold(precision, one.width), one.mean) - weighted
+    return Slope(weight * mean, 0.5 * weight * (precision - one.precision))
 
 
 def _drawn(one: Beliefs, prior: Beliefs, settings: FreeEnergy) -> Slope:
     """α P_p (m - m_p), and ½ α (P_p - P)."""
-    precision = unfold(one.precision, one.width)
-    belongs = precision if settings.prior_covariance == "current" else unfold(prior.precision, one.width)
-    mean = (belongs @ (one.mean - prior.mean)[..., None])[..., 0]
-    return Slope(settings.prior * mean, 0.5 * settings.prior * (belongs - precision))
+    precision = one.precision if settings.prior_covariance == "current" else prior.precision
+    mean = times(unfold(precision, one.width), one.mean - prior.mean)
+    return Slope(settings.prior * mean, 0.5 * settings.prior * (precision - one.precision))
 
 
-def _descend(held: Held, settings: FreeEnergy, step: Float[Tensor, "m"], kappa: float, looking: Looking) -> Held:
+def _descend(
+    held: Held, settings: FreeEnergy, step: Float[Tensor, "m"], kappa: float, looking: Looking, used: bool
+) -> Held:
     told, drawn = slopes(held, settings, kappa, looking)
-    moves = [
-        _natural(one, Slope(a.mean + b.mean, a.covariance + b.covariance))
-        for one, a, b in zip(held.beliefs, told, drawn, strict=True)
-    ]
-    rate = step[:, None, None, None, None]
-    length = torch.stack([rate[..., 0, 0].square() * move.length.sum(-1) for move in moves]).sum(0)
-    short = _within(settings.trust, length)[..., None, None]
+    whole = [Slope(a.mean + b.mean, a.covariance + b.covariance) for a, b in zip(told, drawn, strict=True)]
+    moves = [times(unfold(one.covariance, one.width), s.mean) for one, s in zip(held.beliefs, whole, strict=True)]
+    lengths = [(move * slope.mean).sum((-2, -1)) for move, slope in zip(moves, whole, strict=True)]
+    rate = step[:, None, None]
+    short = (rate * _within(settings.trust, rate.square() * torch.stack(lengths).sum(0)))[..., None, None]
     beliefs: list[Beliefs] = []
-    for one, move in zip(held.beliefs, moves, strict=True):
-        mean = one.mean - rate * short * move.mean
-        beliefs.append(
-            Beliefs.of(mean, _moved(one, move, settings, rate)) if settings.covariance_rate else replace_mean(one, mean)
-        )
+    for one, move, slope in zip(held.beliefs, moves, whole, strict=True):
+        mean = one.mean - short * move
+        evolves = used and settings.covariance_rate > 0
+        beliefs.append(Beliefs(mean, _moved(one, slope, settings, rate)) if evolves else one.with_mean(mean))
     if not settings.frame_step:
         return Held(beliefs, held.priors, held.frames)
     return _turned(Held(beliefs, held.priors, held.frames), held.beliefs, told, settings.frame_step)
 
 
-@dataclass(frozen=True)
-class _Move:
-    """A natural gradient: S ∂m; its squared length in units of S; and S ∂S."""
-
-    mean: Float[Tensor, "m b t h e"]
-    length: Float[Tensor, "m b t h"]
-    half: Float[Tensor, "m b t h e e"]
-
-
-def _natural(one: Beliefs, slope: Slope) -> _Move:
-    covariance = unfold(one.covariance, one.width)
-    mean = (covariance @ slope.mean[..., None])[..., 0]
-    return _Move(mean, (mean * slope.mean).sum(-1), covariance @ slope.covariance)
-
-
-def _moved(one: Beliefs, move: _Move, settings: FreeEnergy, rate: Tensor) -> Float[Tensor, "m b t h p"]:
+def _moved(
+    one: Beliefs, slope: Slope, settings: FreeEnergy, rate: Float[Tensor, "m 1 1"]
+) -> Float[Tensor, "m b t h p"]:
     """The covariance after its step, folded."""
-    whole = NATURAL[settings.sign] * settings.covariance_rate * rate[..., None] * move.half  # x S⁻¹
+    covariance, gradient = unfold(one.covariance, one.width), unfold(slope.covariance, one.width)
+    full = NATURAL[settings.sign] * settings.covariance_rate * rate[..., None, None, None]
+    whole = full * covariance @ gradient  # x S⁻¹
     length = (whole * whole.mT).sum((-2, -1)).clamp_min(0)  # ‖S^-½ x S^-½‖²
     whole = _within(settings.covariance_trust, length)[..., None, None] * whole
-    covariance = unfold(one.covariance, one.width)
-    stepped = covariance - whole @ covariance + 0.5 * whole @ whole @ covariance
-    return fold(0.5 * (stepped + stepped.mT))
+    return fold(covariance - whole @ covariance + 0.5 * whole @ whole @ covariance)
 
 
 def _within(most: float, square: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
@@ -138,29 +123,23 @@ def _within(most: float, square: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes
     return (most / (square + TINY).sqrt()).clamp_max(1)
 
 
-def replace_mean(one: Beliefs, mean: Float[Tensor, "m b t h e"]) -> Beliefs:
-    """The same covariance about another mean."""
-    precision = unfold(one.precision, one.width)
-    return replace(one, mean=mean, weighted=(precision @ mean[..., None])[..., 0])
-
-
 def _turned(held: Held, before: Sequence[Beliefs], told: Sequence[Slope], rate: float) -> Held:
     """Turn frames down the gradient, and with them all that is written in them."""
     turning = torch.stack([_turning(one, slope) for one, slope in zip(before, told, strict=True)]).sum(0)
     angle = rate * turning
-    found = turns(angle, {(one.width - 1) // 2 for one in before})
+    found = turns(angle, {one.degree for one in before})
 
     def along(one: Beliefs) -> Beliefs:
-        turn = found[(one.width - 1) // 2]
+        turn = found[one.degree]
         covariance = turn[:, :, :, None] @ unfold(one.covariance, one.width) @ turn.mT[:, :, :, None]
-        return Beliefs.of(one.mean @ turn.mT, fold(covariance))
+        return Beliefs(one.mean @ turn.mT, fold(covariance))
 
     frames = compose(held.frames, -angle)
     return Held([along(one) for one in held.beliefs], [along(one) for one in held.priors], frames)
 
 
 def _turning(one: Beliefs, slope: Slope) -> Float[Tensor, "m b t 3"]:
-    matrices = generators((one.width - 1) // 2).to(one.mean.dtype)
+    matrices = generators(one.degree).to(one.mean.dtype)
     means = torch.einsum("mbthi,aij,mbthj->mbta", slope.mean, matrices, one.mean)
-    covariance = unfold(one.covariance, one.width)
-    return -means - 2 * torch.einsum("mbthik,aij,mbthjk->mbta", slope.covariance, matrices, covariance)
+    covariance, gradient = unfold(one.covariance, one.width), unfold(slope.covariance, one.width)
+    return -means - 2 * torch.einsum("mbthik,aij,mbthjk->mbta", gradient, matrices, covariance)

@@ -13,7 +13,7 @@ from unbraid.models.attention.attention import Named, Weights
 from unbraid.models.gauge.attention import Looking, Read, attend, divergences, patterns
 from unbraid.models.gauge.beliefs import Beliefs
 from unbraid.models.gauge.frames import turns
-from unbraid.models.gauge.free_energy import Held, replace_mean, settle
+from unbraid.models.gauge.free_energy import Held, settle
 from unbraid.models.gauge.irreps import Family
 from unbraid.models.gauge.lifts import fold, unfold
 from unbraid.models.gauge.pairwise import compare, mix, pattern, transports
@@ -34,6 +34,14 @@ class Passing:
     expected: list[Tensor] = field(default_factory=list)
     """Of each layer and degree: Σ_j β_ij KL_ij, where a cost wants it."""
 
+    def uses(self, layer: int) -> bool:
+        """Whether anybody asks for the covariances that a layer leaves: the next one, or a cost."""
+        return layer + 1 < self.settings.layers or self.settings.prior > 0
+
+    def evolves(self, layer: int) -> bool:
+        """Whether covariances become those of what was read."""
+        return self.settings.evolve_covariance and (self.settings.free_energy is not None or self.uses(layer))
+
     def kappa(self, layer: int, family: Family, first: int) -> Float[Tensor, "m h"]:
         """Of the heads of one degree, the first of which has this number."""
         learned = self.weights.get(f"blocks.{layer}.attn.kappa")
@@ -52,20 +60,21 @@ def pass_layer(layer: int, held: Held, passing: Passing) -> Held:
     _keep(f"{place}hook_resid_mid", held, passing)
     if settings.free_energy is not None:
         step = passing.weights[f"{place}free.step"][:, 0].exp()
-        held = settle(held, settings.free_energy, step, settings.kappa_of(settings.width), passing.looking)
+        kappa, used = settings.kappa_of(settings.width), passing.uses(layer)
+        held = settle(held, settings.free_energy, step, kappa, passing.looking, used)
     _keep(f"{place}hook_resid_post", held, passing)
     return held
 
 
 def own_means(beliefs: Sequence[Beliefs], frames: Float[Tensor, "m b t 3"]) -> Float[Tensor, "m b t d"]:
     """Means of all heads side by side, each token's in its own frame."""
-    found = turns(frames, {(one.width - 1) // 2 for one in beliefs})
-    return torch.cat([(one.mean @ found[(one.width - 1) // 2].mT).flatten(3) for one in beliefs], -1)
+    found = turns(frames, {one.degree for one in beliefs})
+    return torch.cat([(one.mean @ found[one.degree].mT).flatten(3) for one in beliefs], -1)
 
 
 def _updated(one: Beliefs, read: Read, settings: Gauge) -> Beliefs:
     mean = one.mean + read.mean if settings.residual else read.mean
-    return replace_mean(one, mean) if read.covariance is None else Beliefs.of(mean, read.covariance)
+    return one.with_mean(mean) if read.covariance is None else Beliefs(mean, read.covariance)
 
 
 def _attend(layer: int, held: Held, passing: Passing) -> list[Read]:
@@ -77,9 +86,9 @@ def _attend(layer: int, held: Held, passing: Passing) -> list[Read]:
     for family, one in zip(settings.families, held.beliefs, strict=True):
         kappa = passing.kappa(layer, family, first)
         if settings.covariance == "exact" and settings.exponential == "exact":
-            read = _fast(one, kappa, place, passing, seen)
+            read = _fast(one, kappa, layer, passing, seen)
         else:
-            read = _by_pairs(one, family, held.frames, kappa, passing, seen)
+            read = _by_pairs(one, family, held.frames, kappa, layer, passing, seen)
         reads.append(_audible(layer, first, family, read, passing))
         first += family.heads
     for name, parts in seen.items():
@@ -89,13 +98,14 @@ def _attend(layer: int, held: Held, passing: Passing) -> list[Read]:
     return reads
 
 
-def _fast(one: Beliefs, kappa: Tensor, place: str, passing: Passing, seen: dict[str, list[Tensor]]) -> Read:
+def _fast(one: Beliefs, kappa: Tensor, layer: int, passing: Passing, seen: dict[str, list[Tensor]]) -> Read:
+    place = f"blocks.{layer}.attn."
     if f"{place}hook_kl" in passing.recorder.asked:
         seen["hook_kl"].append(divergences(one))
     if f"{place}hook_pattern" in passing.recorder.asked:
         seen["hook_pattern"].append(patterns(one, kappa, passing.looking))
     settings = passing.settings
-    read = attend(one, kappa, passing.looking, settings.evolve_covariance, settings.alignment > 0)
+    read = attend(one, kappa, passing.looking, passing.evolves(layer), settings.alignment > 0)
     if read.expected is not None:
         passing.expected.append(read.expected)
     return read
@@ -106,6 +116,7 @@ def _by_pairs(
     family: Family,
     frames: Float[Tensor, "m b t 3"],
     kappa: Tensor,
+    layer: int,
     passing: Passing,
     seen: dict[str, list[Tensor]],
 ) -> Read:
@@ -122,7 +133,7 @@ def _by_pairs(
     mean, mixture = mix(pairs, look)
     if settings.covariance == "diagonal":
         mixture = torch.diag_embed(mixture.diagonal(0, -2, -1))
-    back = fold(there.mT @ mixture @ there) if settings.evolve_covariance else None
+    back = fold(there.mT @ mixture @ there) if passing.evolves(layer) else None
     return Read(mean @ turn, back, None)
 
 

@@ -21,10 +21,10 @@ from unbraid.models.attention.attention import Named
 from unbraid.models.gauge.attention import Looking
 from unbraid.models.gauge.beliefs import Beliefs, Indefinite
 from unbraid.models.gauge.frames import compose, turns
-from unbraid.models.gauge.free_energy import Held, replace_mean
+from unbraid.models.gauge.free_energy import Held
 from unbraid.models.gauge.irreps import Family
 from unbraid.models.gauge.layer import Passing, own_means, pass_layer
-from unbraid.models.gauge.lifts import outer, weights
+from unbraid.models.gauge.lifts import products, weights
 from unbraid.models.gauge.settings import Gauge
 from unbraid.models.layers import look_up
 from unbraid.models.models import Models, Passed
@@ -104,7 +104,7 @@ class GaugeModels(Models):
             return Beliefs.turned(own if place is None else own + place, logs.exp(), turn)
         still = torch.eye(family.width, dtype=mean.dtype).expand_as(turn)
         one = Beliefs.turned(own, logs.exp(), still)  # R_i μ₀ in frame i is μ₀ in the frame of all, whatever R_i
-        return one if place is None else replace_mean(one, one.mean + place @ turn)
+        return one if place is None else one.with_mean(one.mean + place @ turn)
 
     def _looking(self, sight: Sight) -> Looking:
         """As the seed masks: who looks only back sees himself too, unless that is forbidden and there is another."""
@@ -137,5 +137,5 @@ def from_prior(one: Beliefs, prior: Beliefs) -> Float[Tensor, "m b t h"]:
     """KL(q ‖ p) of each head; covariances are given, and only means feel it."""
     apart = one.mean - prior.mean
     precision = prior.precision.detach()
-    far = (weights(one.width, apart.dtype) * precision * (one.covariance.detach() + outer(apart))).sum(-1)
+    far = (weights(one.width, apart.dtype) * precision * (one.covariance.detach() + products(apart))).sum(-1)
     return 0.5 * (far - one.width + prior.logdet.detach() - one.logdet.detach())
