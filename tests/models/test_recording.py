@@ -3,19 +3,19 @@
 import pytest
 import torch
 
-from tests.models.shapes import SHAPES, TOKENS, start
+from tests.models.shapes import ALL, SHAPES, TOKENS, start
 from unbraid.errors import Refusal
 from unbraid.models import Transformer
 from unbraid.models.layers import linear
 
-over_shapes = pytest.mark.parametrize("settings", SHAPES.values(), ids=SHAPES)
+over_shapes = pytest.mark.parametrize("settings", ALL.values(), ids=ALL)
 
 
 @over_shapes
 @pytest.mark.parametrize("members", [1, 2])
 def test_recording_changes_nothing(settings, members):
     models = start(settings, range(members))
-    step = 5 if settings.dropout else None
+    step = 5 if isinstance(settings, Transformer) and settings.dropout else None
     plain, all_kept = models.forward(TOKENS, step=step), models.forward(TOKENS, settings.hooks(), step=step)
     real = TOKENS != 0
     torch.testing.assert_close(plain.resid[:, real], all_kept.resid[:, real], rtol=0, atol=1e-5)
@@ -23,7 +23,7 @@ def test_recording_changes_nothing(settings, members):
     assert set(all_kept.recorded) == set(settings.hooks())
 
 
-@over_shapes
+@pytest.mark.parametrize("settings", SHAPES.values(), ids=SHAPES)
 def test_what_is_recorded_is_what_is_used(settings):
     models = start(settings)
     kept = models.forward(TOKENS, settings.hooks(), step=5).recorded

@@ -373,7 +373,14 @@ def test_the_published_sign_is_wrong_where_the_attention_is_not_even(rng):
     average = (right[0] + wrong[0]) / 2
     held = Surroundings(**{**vars(around), "kappa": 1e12})  # β even whatever moves: no dβ left, but another β
     assert not np.allclose(average, gradients(held, mean, covariance)[0], rtol=1e-2)
-    one = Surroundings(**{**vars(around), "key_means": around.key_means[:1], "key_covariances": around.key_covariances[:1], "key_back": around.key_back[:1]})
+    one = Surroundings(
+        **{
+            **vars(around),
+            "key_means": around.key_means[:1],
+            "key_covariances": around.key_covariances[:1],
+            "key_back": around.key_back[:1],
+        }
+    )
     for which in (0, 1):
         np.testing.assert_allclose(*(gradients(one, mean, covariance, f)[which] for f in ("corrected", "published")))
 

@@ -66,7 +66,7 @@ def taylor(frames: Float[Tensor, "*axes 3"], degree: int, order: int = TAYLOR_OR
     return total
 
 
-def compose(first: Float[Tensor, "*axes 3"], second: Float[Tensor, "*#axes 3"]) -> Float[Tensor, "*axes 3"]:
+def compose(first: Float[Tensor, "*#axes 3"], second: Float[Tensor, "*#axes 3"]) -> Float[Tensor, "*axes 3"]:
     """The φ with exp(φ·G) = exp(first·G) exp(second·G), at most π long; by unit quaternions."""
     (w1, v1), (w2, v2) = _quaternion(first), _quaternion(second)
     w = w1 * w2 - (v1 * v2).sum(-1, keepdim=True)

@@ -5,10 +5,10 @@
     ∂F_i/∂S_i = ½ α (P_p - P_i) + ½ λ (Σ_j w_ij P_j - P_i)
     m ← m - step · S ∂F/∂m        S ← S - x + ½ x S⁻¹ x,  x = rate · 2 S ∂F/∂S S
 
-w_ij is β_ij with what β itself changes; the published code adds where this subtracts, and steps ½ in place of 2. The
-step of m is shortened to `trust` in the length that S gives, that of S to `covariance_trust`; the second-order step
-of S leaves it definite whatever its size. A frame that is free turns by t_a = -⟨∂m, G_a m⟩ - 2⟨∂S, G_a S⟩, the
-gradient of the λ part alone, and takes belief and prior along.
+w_ij is β_ij with what β itself changes; the published code adds where this subtracts, leaves β as it is in the
+gradient of S, and steps ½ in place of 2. The step of m is shortened to `trust` in the length that S gives, that of S
+to `covariance_trust`; the second-order step of S leaves it definite whatever its size. A frame that is free turns by
+t_a = -⟨∂m, G_a m⟩ - 2⟨∂S, G_a S⟩, the gradient of the λ part alone, and takes belief and prior along.
 """
 
 from collections.abc import Sequence
@@ -61,23 +61,34 @@ def settle(
 
 def slopes(held: Held, settings: FreeEnergy, kappa: float, looking: Looking) -> tuple[list[Slope], list[Slope]]:
     """Of each degree: the gradient of what neighbours say (λ part), and of the prior (α part)."""
-    sign = 1.0 if settings.sign == "published" else -1.0
-    share = heard_shares(together(held.beliefs) / kappa, looking.allowed[:, 0], sign)
-    said = [torch.cat([one.precision, one.weighted], -1) for one in held.beliefs]
-    heard = (share @ torch.cat([part.flatten(3) for part in said], -1)).split([p[0, 0, 0].numel() for p in said], -1)
+    scores, allowed = together(held.beliefs) / kappa, looking.allowed[:, 0]
+    if settings.sign == "corrected":
+        heard = plain = _heard(held.beliefs, heard_shares(scores, allowed, -1.0))
+    else:
+        heard = _heard(held.beliefs, heard_shares(scores, allowed, 1.0))
+        plain = _heard(held.beliefs, heard_shares(scores, allowed, 0.0))
     told = [
-        _told(one, part.unflatten(-1, (one.mean.shape[3], -1)), settings.alignment)
-        for one, part in zip(held.beliefs, heard, strict=True)
+        _told(one, by_mean, by_spread, settings.alignment)
+        for one, by_mean, by_spread in zip(held.beliefs, heard, plain, strict=True)
     ]
     drawn = [_drawn(one, prior, settings) for one, prior in zip(held.beliefs, held.priors, strict=True)]
     return told, drawn
 
 
-def _told(one: Beliefs, heard: Float[Tensor, "m b t h n"], weight: float) -> Slope:
+def _heard(beliefs: Sequence[Beliefs], share: Float[Tensor, "m b t s"]) -> list[Tensor]:
+    """Σ_j w_ij (P_j, P_j m_j) of each degree: one product for all."""
+    said = [torch.cat([one.precision, one.weighted], -1) for one in beliefs]
+    together = share @ torch.cat([part.flatten(3) for part in said], -1)
+    parts = together.split([part[0, 0, 0].numel() for part in said], -1)
+    return [part.unflatten(-1, like.shape[3:]) for part, like in zip(parts, said, strict=True)]
+
+
+def _told(one: Beliefs, heard: Float[Tensor, "m b t h n"], plain: Float[Tensor, "m b t h n"], weight: float) -> Slope:
     """λ Σ_j w_ij P_j (m_i - m_j), and ½ λ (Σ_j w_ij P_j - P_i)."""
-    precision, weighted = heard.split([one.precision.shape[-1], one.width], -1)
+    pairs = one.precision.shape[-1]
+    precision, weighted = heard.split([pairs, one.width], -1)
     mean = times(unfold(precision, one.width), one.mean) - weighted
-    return Slope(weight * mean, 0.5 * weight * (precision - one.precision))
+    return Slope(weight * mean, 0.5 * weight * (plain[..., :pairs] - one.precision))
 
 
 def _drawn(one: Beliefs, prior: Beliefs, settings: FreeEnergy) -> Slope:

@@ -45,11 +45,13 @@ def compare(
     form: Literal["exact", "diagonal"] = "exact",
 ) -> Pairs:
     """Transport every belief to every token, and take the KL there."""
+    if form == "diagonal":
+        covariance = torch.diag_embed(covariance.diagonal(0, -2, -1))
     carried = torch.einsum("mbtsij,mbshj->mbtshi", transport, mean)
     brought = torch.einsum("mbtsij,mbshjk,mbtslk->mbtshil", transport, covariance, transport)
     here = covariance[:, :, :, None]
     if form == "diagonal":
-        brought, here = (torch.diag_embed(part.diagonal(0, -2, -1)) for part in (brought, here))
+        brought = torch.diag_embed(brought.diagonal(0, -2, -1))
     apart = carried - mean[:, :, :, None]
     inverse = torch.linalg.inv(brought)
     trace = torch.einsum("...ij,...ji->...", inverse, here)
