@@ -8,6 +8,7 @@ from unbraid.config import tagged
 from unbraid.worlds.activations import Activations
 from unbraid.worlds.stories import Stories, StoryBatch
 from unbraid.worlds.superposition import Superposition
+from unbraid.worlds.text import Text, TextBatch
 from unbraid.worlds.world import Batch, World
 
 WORLDS: dict[str, type[World]] = {
@@ -15,8 +16,9 @@ WORLDS: dict[str, type[World]] = {
     "activations": Activations,
 }
 
-QUESTIONS: dict[str, type[Stories]] = {
+QUESTIONS: dict[str, type[Stories] | type[Text]] = {
     "stories": Stories,
+    "text": Text,
 }
 """Worlds of tokens with questions, which teach models; those above yield activations, which dictionaries learn."""
 
@@ -31,4 +33,16 @@ if TYPE_CHECKING:
 else:
     AnyWorld = Annotated[tagged({**WORLDS, **QUESTIONS}), BeforeValidator(_planted_unless_said)]
 
-__all__ = ["QUESTIONS", "WORLDS", "Activations", "AnyWorld", "Batch", "Stories", "StoryBatch", "Superposition", "World"]
+__all__ = [
+    "QUESTIONS",
+    "WORLDS",
+    "Activations",
+    "AnyWorld",
+    "Batch",
+    "Stories",
+    "StoryBatch",
+    "Superposition",
+    "Text",
+    "TextBatch",
+    "World",
+]
