@@ -1,7 +1,7 @@
 """The form of a constraint or mechanism whose settings name none.
 
-A run keeps its cases as they were written, without defaults, and a report sees no constraint and no mechanism: what they
-take when nothing is written stands here too. `tests/reports/test_forms.py` holds it against the registries.
+A run keeps its cases as they were written, without defaults, and a report sees no constraint and no mechanism: what
+they take when nothing is written stands here too. `tests/reports/test_forms.py` holds it against the registries.
 """
 
 CORRECTED = "corrected"
