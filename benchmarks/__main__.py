@@ -5,7 +5,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import capture, cold_start, grid, learning, mechanisms, memory, models, spine, stories, training
+from benchmarks import capture, cold_start, gauge, grid, learning, mechanisms, memory, models, spine, stories, training
 from benchmarks.figure import Benchmark, Figure
 
 BENCHMARKS: dict[str, Benchmark] = {
@@ -22,6 +22,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "grid": grid.grid,
     "capture": capture.capture,
     "models": models.models,
+    "gauge": gauge.gauge,
     "learning": learning.learning,
     "check": spine.check,
 }

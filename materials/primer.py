@@ -20,7 +20,13 @@ PEOPLE = (
 PLACES = ("the mill", "the harbour", "the orchard", "the market", "the long bridge", "the quarry", "the chapel")
 THINGS = ("lantern", "silver key", "basket", "wooden flute", "red scarf", "letter", "brass compass", "little boat")
 TIMES = ("One morning", "Late in autumn", "On the third day of the fair", "Before the snow came", "Once, at dusk")
-WEATHER = ("rain fell on the roofs", "the wind was still", "fog lay over the river", "the sun stood low", "frost had come")
+WEATHER = (
+    "rain fell on the roofs",
+    "the wind was still",
+    "fog lay over the river",
+    "the sun stood low",
+    "frost had come",
+)
 QUALITIES = ("quiet", "patient", "proud", "cheerful", "tired", "careful", "curious")
 ROADS = ("along the wall", "past the old well", "down the narrow lane", "through the wet grass", "over the hill")
 KEEPERS = ("the baker", "the ferryman", "a stranger", "the schoolmaster", "a child with muddy boots")

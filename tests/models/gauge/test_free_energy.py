@@ -1,5 +1,7 @@
 """The gradient of the free energy is that of finite differences; the published one is as published, and is not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -26,6 +28,10 @@ def priors(rng, case):
     other = Case(rng, tokens=5)
     other.phi = case.phi
     return other
+
+
+def held_by(case, priors):
+    return Held(case.beliefs(), priors.beliefs(), case.frames, turns(case.frames, {0, 1, 2}))
 
 
 def surroundings(case, priors, token, prior=ALPHA):
@@ -63,7 +69,7 @@ def own_slopes(case, parts):
 @pytest.mark.parametrize("sign", ["corrected", "published"])
 def test_gradients_are_those_of_finite_differences_or_as_published(sign, case, priors):
     settings = FreeEnergy(prior=ALPHA, alignment=LAMBDA, sign=sign)
-    told, drawn = slopes(Held(case.beliefs(), priors.beliefs(), case.frames), settings, KAPPA, case.looking())
+    told, drawn = slopes(held_by(case, priors), settings, KAPPA, case.looking())
     means, covariances = (a + b for a, b in zip(own_slopes(case, told), own_slopes(case, drawn), strict=True))
     for token in range(5):
         around = surroundings(case, priors, token)
@@ -82,7 +88,7 @@ def test_one_step_is_the_natural_gradient(case, priors):
     """Small enough that no trust region is felt; the covariance's second order is then below what is tested."""
     settings = FreeEnergy(prior=ALPHA, alignment=LAMBDA, covariance_rate=1e-3)
     step = torch.tensor([1e-3], dtype=torch.float64)
-    held = Held(case.beliefs(), priors.beliefs(), case.frames)
+    held = held_by(case, priors)
     after = settle(held, settings, step, KAPPA, case.looking())
     first = 0
     for (family, _, _), one in zip(case.own(), after.beliefs, strict=True):
@@ -105,7 +111,7 @@ def test_frames_turn_down_the_gradient(case, priors):
     rate = 1e-4
     settings = FreeEnergy(prior=0.0, alignment=LAMBDA, covariance_rate=0.0, frame_step=rate)
     nothing = torch.full((1,), 1e-12, dtype=torch.float64)
-    held = Held(case.beliefs(), priors.beliefs(), case.frames)
+    held = held_by(case, priors)
     after = settle(held, settings, nothing, KAPPA, case.looking())
     before, moved = (turns(frames, {1})[1][0, 0] for frames in (case.frames, after.frames))
     for token in range(5):
@@ -122,7 +128,7 @@ def test_frames_turn_down_the_gradient(case, priors):
 def test_large_steps_are_shortened_and_leave_covariances_definite(case, priors):
     settings = FreeEnergy(prior=50.0, alignment=50.0, covariance_rate=10.0, iterations=3, trust=0.5)
     step = torch.tensor([10.0], dtype=torch.float64)
-    held = Held(case.beliefs(), priors.beliefs(), case.frames)
+    held = held_by(case, priors)
     one = FreeEnergy(**{**settings.tree(), "iterations": 1})
     near = settle(held, one, step, KAPPA, case.looking())
     lengths = torch.zeros(1, 1, 5, dtype=torch.float64)
@@ -140,7 +146,7 @@ def test_it_falls(case, priors):
     """The free energy of a token whose neighbours stay goes down with its own step."""
     settings = FreeEnergy(prior=ALPHA, alignment=LAMBDA, covariance_rate=1.0)
     step = torch.tensor([0.05], dtype=torch.float64)
-    after = settle(Held(case.beliefs(), priors.beliefs(), case.frames), settings, step, KAPPA, case.looking())
+    after = settle(held_by(case, priors), settings, step, KAPPA, case.looking())
     means, covariances, first = case.means.copy(), case.covariances.copy(), 0
     for (family, _, _), one in zip(case.own(), after.beliefs, strict=True):
         turn = turns(case.frames, {family.degree})[family.degree]
@@ -160,7 +166,7 @@ def test_where_all_believe_alike_nothing_moves(rng):
     case = Case(rng, tokens=4)
     frames = independent.frames(case.phi, case.heads)
     case.means, case.covariances = independent.gauge_fixed(frames, case.means[0], case.covariances[0])
-    held = Held(case.beliefs(), case.beliefs(), case.frames)
+    held = held_by(case, case)
     told, drawn = slopes(held, FreeEnergy(), KAPPA, case.looking())
     for slope in (*told, *drawn):
         assert slope.mean.abs().max() < 1e-10
@@ -184,7 +190,7 @@ def test_training_sees_through_the_whole_block(case, priors):
 
     def outcome(step, *parts):
         beliefs = [Beliefs(mean, spread) for mean, spread in zip(parts[:3], parts[3:], strict=True)]
-        after = settle(Held(beliefs, priors.beliefs(), case.frames), settings, step, KAPPA, case.looking())
+        after = settle(replace(held_by(case, priors), beliefs=beliefs), settings, step, KAPPA, case.looking())
         return torch.stack([one.mean.sin().sum() + one.covariance.sum() for one in after.beliefs]).sum()
 
     assert torch.autograd.gradcheck(outcome, (step, *means, *covariances), atol=1e-5)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from unbraid.axes import Float, Tensor
+from unbraid.models.gauge.frames import into
 from unbraid.models.gauge.lifts import fold, products, unfold
 
 FLOOR = 1e-6
@@ -43,7 +44,8 @@ class Beliefs:
     mean: Float[Tensor, "m b t h e"]
     covariance: Float[Tensor, "m b t h p"]
     known: Inverse | None = None
-    """Where it came for nothing; else it is made when somebody asks."""
+    """Where it came for nothing; else it is made when somebody asks. So too P m:"""
+    known_weighted: Float[Tensor, "m b t h e"] | None = None
 
     @classmethod
     def turned(
@@ -53,9 +55,14 @@ class Beliefs:
         turn: Float[Tensor, "m b t e e"],
     ) -> "Beliefs":
         """From means and variances in tokens' own frames."""
+        if mean.shape[-1] == 1:
+            return cls(mean, variance, Inverse(variance.reciprocal(), variance.log()[..., 0]))
+        heads, precision = mean.shape[-2], variance.reciprocal()
+        means = into(turn, torch.cat([mean, precision * mean], -2))
         squares = products(turn)  # R_ka R_kb for every own dimension k and pair ab
-        inverse = Inverse(variance.reciprocal() @ squares, variance.log().sum(-1))
-        return cls(mean @ turn, variance @ squares, inverse)
+        spreads = torch.cat([variance, precision], -2) @ squares
+        inverse = Inverse(spreads[..., heads:, :], variance.log().sum(-1))
+        return cls(means[..., :heads, :], spreads[..., :heads, :], inverse, means[..., heads:, :])
 
     def with_mean(self, mean: Float[Tensor, "m b t h e"]) -> "Beliefs":
         """The same covariance about another mean."""
@@ -85,6 +92,8 @@ class Beliefs:
     @cached_property
     def weighted(self) -> Float[Tensor, "m b t h e"]:
         """P m."""
+        if self.known_weighted is not None:
+            return self.known_weighted
         return times(unfold(self.precision, self.width), self.mean)
 
     @property

@@ -46,7 +46,11 @@ def generators(degree: int) -> Float[Tensor, "a e e"]:
     return vectors + torch.einsum("iek,aef,ifl->akl", coupling, below, coupling)
 
 
-def turns(frames: Float[Tensor, "*axes 3"], degrees: set[int]) -> dict[int, Float[Tensor, "*axes e e"]]:
+Turns = dict[int, Float[Tensor, "*axes e e"]]
+"""How a frame turns the irreps of each degree."""
+
+
+def turns(frames: Float[Tensor, "*axes 3"], degrees: set[int]) -> Turns:
     """exp(φ·G) for each of these degrees."""
     found = {0: torch.ones_like(frames[..., :1, None])}
     if highest := max(degrees):
@@ -54,6 +58,16 @@ def turns(frames: Float[Tensor, "*axes 3"], degrees: set[int]) -> dict[int, Floa
     for degree in range(2, highest + 1):
         found[degree] = _raised(found[1], found[degree - 1], degree)
     return {degree: found[degree] for degree in degrees}
+
+
+def into(turn: Float[Tensor, "m b t e e"], x: Float[Tensor, "m #b t h e"]) -> Float[Tensor, "m b t h e"]:
+    """From tokens' own frames into that of all: Rᵀ x of every head."""
+    return x if x.shape[-1] == 1 else x @ turn
+
+
+def out_of(turn: Float[Tensor, "m b t e e"], x: Float[Tensor, "m b t h e"]) -> Float[Tensor, "m b t h e"]:
+    """Back: R x of every head."""
+    return x if x.shape[-1] == 1 else x @ turn.mT
 
 
 def taylor(frames: Float[Tensor, "*axes 3"], degree: int, order: int = TAYLOR_ORDER) -> Float[Tensor, "*axes e e"]:

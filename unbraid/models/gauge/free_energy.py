@@ -12,14 +12,14 @@ t_a = -⟨∂m, G_a m⟩ - 2⟨∂S, G_a S⟩, the gradient of the λ part alone
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from unbraid.axes import Float, Tensor
 from unbraid.models.gauge.attention import Looking, together
 from unbraid.models.gauge.beliefs import Beliefs, times
-from unbraid.models.gauge.frames import compose, generators, turns
+from unbraid.models.gauge.frames import Turns, compose, generators, turns
 from unbraid.models.gauge.lifts import fold, unfold
 from unbraid.models.gauge.settings import FreeEnergy
 from unbraid.models.gauge.shares import heard_shares
@@ -43,6 +43,8 @@ class Held:
     beliefs: Sequence[Beliefs]
     priors: Sequence[Beliefs]
     frames: Float[Tensor, "m b t 3"]
+    turned: Turns
+    """What the frames do to each degree."""
 
 
 def settle(
@@ -113,8 +115,8 @@ def _descend(
         evolves = used and settings.covariance_rate > 0
         beliefs.append(Beliefs(mean, _moved(one, slope, settings, rate)) if evolves else one.with_mean(mean))
     if not settings.frame_step:
-        return Held(beliefs, held.priors, held.frames)
-    return _turned(Held(beliefs, held.priors, held.frames), held.beliefs, told, settings.frame_step)
+        return replace(held, beliefs=beliefs)
+    return _turned(replace(held, beliefs=beliefs), held.beliefs, told, settings.frame_step)
 
 
 def _moved(
@@ -145,8 +147,9 @@ def _turned(held: Held, before: Sequence[Beliefs], told: Sequence[Slope], rate: 
         covariance = turn[:, :, :, None] @ unfold(one.covariance, one.width) @ turn.mT[:, :, :, None]
         return Beliefs(one.mean @ turn.mT, fold(covariance))
 
-    frames = compose(held.frames, -angle)
-    return Held([along(one) for one in held.beliefs], [along(one) for one in held.priors], frames)
+    beliefs, priors = ([along(one) for one in given] for given in (held.beliefs, held.priors))
+    turned = {degree: turn @ found[degree].mT for degree, turn in held.turned.items()}
+    return Held(beliefs, priors, compose(held.frames, -angle), turned)
 
 
 def _turning(one: Beliefs, slope: Slope) -> Float[Tensor, "m b t 3"]:

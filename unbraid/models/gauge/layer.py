@@ -4,7 +4,7 @@ m ← m + Σ_j β_ij m_j        S ← the covariance of that mixture        (m, 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -12,7 +12,7 @@ from unbraid.axes import Float, Tensor
 from unbraid.models.attention.attention import Named, Weights
 from unbraid.models.gauge.attention import Looking, Read, attend, divergences, patterns
 from unbraid.models.gauge.beliefs import Beliefs
-from unbraid.models.gauge.frames import turns
+from unbraid.models.gauge.frames import out_of
 from unbraid.models.gauge.free_energy import Held, settle
 from unbraid.models.gauge.irreps import Family
 from unbraid.models.gauge.lifts import fold, unfold
@@ -56,7 +56,7 @@ def pass_layer(layer: int, held: Held, passing: Passing) -> Held:
     _keep(f"{place}hook_resid_pre", held, passing)
     reads = _attend(layer, held, passing)
     beliefs = [_updated(one, read, settings) for one, read in zip(held.beliefs, reads, strict=True)]
-    held = Held(beliefs, held.priors, held.frames)
+    held = replace(held, beliefs=beliefs)
     _keep(f"{place}hook_resid_mid", held, passing)
     if settings.free_energy is not None:
         step = passing.weights[f"{place}free.step"][:, 0].exp()
@@ -66,10 +66,9 @@ def pass_layer(layer: int, held: Held, passing: Passing) -> Held:
     return held
 
 
-def own_means(beliefs: Sequence[Beliefs], frames: Float[Tensor, "m b t 3"]) -> Float[Tensor, "m b t d"]:
+def own_means(held: Held) -> Float[Tensor, "m b t d"]:
     """Means of all heads side by side, each token's in its own frame."""
-    found = turns(frames, {one.degree for one in beliefs})
-    return torch.cat([(one.mean @ found[one.degree].mT).flatten(3) for one in beliefs], -1)
+    return torch.cat([out_of(held.turned[one.degree], one.mean).flatten(3) for one in held.beliefs], -1)
 
 
 def _updated(one: Beliefs, read: Read, settings: Gauge) -> Beliefs:
@@ -88,13 +87,13 @@ def _attend(layer: int, held: Held, passing: Passing) -> list[Read]:
         if settings.covariance == "exact" and settings.exponential == "exact":
             read = _fast(one, kappa, layer, passing, seen)
         else:
-            read = _by_pairs(one, family, held.frames, kappa, layer, passing, seen)
+            read = _by_pairs(one, family, held, kappa, layer, passing, seen)
         reads.append(_audible(layer, first, family, read, passing))
         first += family.heads
     for name, parts in seen.items():
         if parts:
             passing.recorder.keep(place + name, torch.cat(parts, 2))
-    _keep_reads(layer, reads, held.frames, passing)
+    _keep_reads(layer, reads, held, passing)
     return reads
 
 
@@ -114,17 +113,17 @@ def _fast(one: Beliefs, kappa: Tensor, layer: int, passing: Passing, seen: dict[
 def _by_pairs(
     one: Beliefs,
     family: Family,
-    frames: Float[Tensor, "m b t 3"],
+    held: Held,
     kappa: Tensor,
     layer: int,
     passing: Passing,
     seen: dict[str, list[Tensor]],
 ) -> Read:
     """As published: in own frames, pair by pair, and back."""
-    settings, turn = passing.settings, turns(frames, {family.degree})[family.degree]
+    settings, turn = passing.settings, held.turned[family.degree]
     there = turn[:, :, :, None]
     mean, covariance = one.mean @ turn.mT, there @ unfold(one.covariance, one.width) @ there.mT
-    pairs = compare(mean, covariance, transports(frames, family.degree, settings.exponential), settings.covariance)
+    pairs = compare(mean, covariance, transports(held.frames, family.degree, settings.exponential), settings.covariance)
     look = pattern(pairs.kl, kappa, passing.looking)
     seen["hook_kl"].append(pairs.kl)
     seen["hook_pattern"].append(look)
@@ -146,17 +145,16 @@ def _audible(layer: int, first: int, family: Family, read: Read, passing: Passin
 
 def _keep(name: str, held: Held, passing: Passing) -> None:
     if name in passing.recorder.asked:
-        passing.recorder.keep(name, own_means(held.beliefs, held.frames))
+        passing.recorder.keep(name, own_means(held))
 
 
-def _keep_reads(layer: int, reads: Sequence[Read], frames: Float[Tensor, "m b t 3"], passing: Passing) -> None:
+def _keep_reads(layer: int, reads: Sequence[Read], held: Held, passing: Passing) -> None:
     """What heads read, each padded to the widest; and what each writes: its own columns, and 0 in all others."""
     place = f"blocks.{layer}."
     wanted = {f"{place}attn.hook_z", f"{place}attn.hook_result", f"{place}hook_attn_out"} & passing.recorder.asked
     if not wanted:
         return
-    found = turns(frames, {(read.mean.shape[-1] - 1) // 2 for read in reads})
-    means = [read.mean @ found[(read.mean.shape[-1] - 1) // 2].mT for read in reads]
+    means = [out_of(held.turned[one.degree], r.mean) for one, r in zip(held.beliefs, reads, strict=True)]
     widest, first, z, written = max(mean.shape[-1] for mean in means), 0, [], []
     for mean in means:
         heads, width = mean.shape[-2:]

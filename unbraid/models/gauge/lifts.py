@@ -43,6 +43,8 @@ def _spread(width: int, dtype: torch.dtype) -> Float[Tensor, "p n"]:
 
 def products(x: Float[Tensor, "*axes e"]) -> Float[Tensor, "*axes p"]:
     """x xᵀ, folded."""
+    if x.shape[-1] == 1:
+        return x.square()
     rows, columns = _picked(x.shape[-1], x.dtype)
     return (x @ rows) * (x @ columns)
 
@@ -50,8 +52,12 @@ def products(x: Float[Tensor, "*axes e"]) -> Float[Tensor, "*axes p"]:
 def fold(matrix: Float[Tensor, "*axes e e"]) -> Float[Tensor, "*axes p"]:
     """Of a symmetric matrix; of one that is not quite, the mean of both halves."""
     width = matrix.shape[-1]
+    if width == 1:
+        return matrix[..., 0]
     return matrix.flatten(-2) @ (_spread(width, matrix.dtype) / weights(width, matrix.dtype)[:, None]).T
 
 
 def unfold(folded: Float[Tensor, "*axes p"], width: int) -> Float[Tensor, "*axes e e"]:
+    if width == 1:
+        return folded[..., None]
     return (folded @ _spread(width, folded.dtype)).unflatten(-1, (width, width))

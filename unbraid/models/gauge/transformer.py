@@ -20,7 +20,7 @@ from unbraid.models.attention import Sight
 from unbraid.models.attention.attention import Named
 from unbraid.models.gauge.attention import Looking
 from unbraid.models.gauge.beliefs import Beliefs, Indefinite
-from unbraid.models.gauge.frames import compose, turns
+from unbraid.models.gauge.frames import compose, into, turns
 from unbraid.models.gauge.free_energy import Held
 from unbraid.models.gauge.irreps import Family
 from unbraid.models.gauge.layer import Passing, own_means, pass_layer
@@ -57,7 +57,7 @@ class GaugeModels(Models):
         except Indefinite as problem:
             raise NotFinite(-1 if step is None else step, "covariance of beliefs", problem.member) from None
         costs = self._costs(held, passing, sight)
-        return Passed(own_means(held.beliefs, held.frames), sight, kept.kept, costs)
+        return Passed(own_means(held), sight, kept.kept, costs)
 
     @property
     def words(self) -> int:
@@ -71,11 +71,12 @@ class GaugeModels(Models):
         turned = turns(frames, {one.degree for one in self.settings.families})
         mean, spread = self._tokens(tokens)
         beliefs = [self._believed(family, mean, spread, turned[family.degree]) for family in self.settings.families]
+        held = Held(beliefs, beliefs, frames, turned)
         if "embed.hook_mean" in kept.asked:
-            kept.keep("embed.hook_mean", own_means(beliefs, frames))
+            kept.keep("embed.hook_mean", own_means(held))
         kept.keep("embed.hook_variance", spread.exp())
         kept.keep("embed.hook_frame", frames)
-        return Held(beliefs, beliefs, frames)
+        return held
 
     def _tokens(self, tokens: Int[Tensor, "b t"]) -> tuple[Float[Tensor, "m b t d"], Float[Tensor, "m b t d"]]:
         """Means and log variances: of the token, or where priors are gauge-fixed one for all."""
@@ -104,7 +105,7 @@ class GaugeModels(Models):
             return Beliefs.turned(own if place is None else own + place, logs.exp(), turn)
         still = torch.eye(family.width, dtype=mean.dtype).expand_as(turn)
         one = Beliefs.turned(own, logs.exp(), still)  # R_i μ₀ in frame i is μ₀ in the frame of all, whatever R_i
-        return one if place is None else one.with_mean(one.mean + place @ turn)
+        return one if place is None else one.with_mean(one.mean + into(turn, place))
 
     def _looking(self, sight: Sight) -> Looking:
         """As the seed masks: who looks only back sees himself too, unless that is forbidden and there is another."""
