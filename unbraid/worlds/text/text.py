@@ -36,7 +36,9 @@ class Text(Record):
     @model_validator(mode="after")
     def be_a_text_that_can_be_taught(self) -> Self:
         if self.tokens is not None and self.units != "bpe":
-            raise ValueError(f"tokens is {self.tokens}, and {self.units} are counted; accepted: tokens with units 'bpe'")
+            raise ValueError(
+                f"tokens is {self.tokens}, and {self.units} are counted; accepted: tokens with units 'bpe'"
+            )
         for part, found in {"training": self.made.training, "validation": self.made.validation}.items():
             if len(found) <= self.context:
                 raise Refusal(
