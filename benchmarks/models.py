@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.figure import Figure, medians
-from unbraid.models import Models, Transformer
+from unbraid.models import Transformer, Transformers, start_models
 from unbraid.training.teaching import Pupils, Teaching, learn
 
 WORDS, CLASSES, LENGTH, QUESTIONS, BATCH, REPEATS = 25, 6, 95, 5, 64, 25
@@ -63,7 +63,7 @@ class Torch(nn.Module):
 
 
 def our_step(settings: Transformer, members: int = 1, batch: int = BATCH) -> Callable[[], object]:
-    pupils = Pupils.of(Models.start(settings, WORDS, LENGTH, CLASSES, range(members)))
+    pupils = Pupils.of(start_models(settings, WORDS, LENGTH, CLASSES, range(members)))
     turns = batches(batch)
     return lambda: learn(pupils, next(turns), TEACHING, {})
 
@@ -86,7 +86,7 @@ def torch_step(settings: Transformer) -> Callable[[], object]:
     return step
 
 
-def plain_pass(models: Models, tokens: Tensor) -> Tensor:
+def plain_pass(models: Transformers, tokens: Tensor) -> Tensor:
     """The same pass with nothing in it that could record."""
     own = {name: weight.squeeze(0) for name, weight in models.weights.items()}
     settings = models.settings
@@ -105,9 +105,10 @@ def plain_pass(models: Models, tokens: Tensor) -> Tensor:
     return functional.layer_norm(x, width, own["final_norm.weight"], own["final_norm.bias"])
 
 
-def backward_through(make: Callable[[Models, Tensor], Tensor], settings: Transformer) -> Callable[[], object]:
+def backward_through(make: Callable[[Transformers, Tensor], Tensor], settings: Transformer) -> Callable[[], object]:
     """A pass and its gradients."""
-    models, turns = Models.start(settings, WORDS, LENGTH, CLASSES, [0]), batches()
+    models, turns = start_models(settings, WORDS, LENGTH, CLASSES, [0]), batches()
+    assert isinstance(models, Transformers), models
 
     def work() -> object:
         leaves = models.leaves()

@@ -13,7 +13,7 @@ from unbraid.constraints import CONSTRAINTS, Enabled, costs, enabled, recorded_f
 from unbraid.constraints.independence import Conditional, club
 from unbraid.errors import Refusal
 from unbraid.members import across
-from unbraid.models import Models, Transformer
+from unbraid.models import Transformer, start_models
 from unbraid.training.teaching import Pupils, Teaching, teach
 
 EXAMPLES: dict[str, list[dict[str, Any]]] = {
@@ -116,7 +116,7 @@ def test_one_head_costs_nothing_or_can_be_reckoned(name, settings, rng):
 @over_examples
 def test_the_model_records_what_it_needs_and_nothing_else(name, settings):
     constraint = record(name, settings)
-    models = Models.start(MODEL, 7, 8, 2, [0, 1])
+    models = start_models(MODEL, 7, 8, 2, [0, 1])
     names = recorded_for({name: constraint}, MODEL.layers)
     passed = models.forward(Recall().batch(0, 4).tokens, names)
     assert set(passed.recorded) == names

@@ -2,7 +2,7 @@
 
 import pytest
 
-from unbraid.models import Models, Transformer
+from unbraid.models import Models, Transformer, start_models
 from unbraid.worlds.stories import Stories
 
 
@@ -18,6 +18,6 @@ def make(world: Stories):
     def start(members: int = 1, **changes) -> Models:
         settings = Transformer(**{"d_model": 8, "heads": 2, "layers": 2, "d_ff": 8, **changes})
         words, classes = len(world.vocabulary), len(world.answers)
-        return Models.start(settings, words, world.length, classes, range(members))
+        return start_models(settings, words, world.length, classes, range(members))
 
     return start

@@ -2,7 +2,7 @@
 
 import torch
 
-from unbraid.models import Hopfield, Models, Routed, RoutedExperts, Transformer
+from unbraid.models import FreeEnergy, Gauge, Hopfield, Routed, RoutedExperts, Transformer, start_models
 
 SHAPES = {
     "causal": Transformer(d_model=8, heads=2, d_ff=12, positions="learned"),
@@ -24,12 +24,35 @@ SHAPES = {
     "routed experts, one": Transformer(d_model=8, heads=2, d_ff=12, feed_forward=RoutedExperts(experts=3, k=1)),
     "routed experts": Transformer(d_model=8, heads=2, d_ff=12, feed_forward=RoutedExperts(experts=3, k=2)),
 }
+GAUGES = {
+    "gauge": Gauge(irreps="2x0e + 1x1e + 1x2e", layers=2),
+    "gauge, encoder": Gauge(irreps="1x0e + 2x1e", layers=2, causal=False, temperature="learned", positions="frame"),
+    "gauge, free energy": Gauge(
+        irreps="1x0e + 2x1e", layers=2, frame_deviation=0.5, free_energy=FreeEnergy(iterations=2, frame_step=0.1)
+    ),
+    "gauge, costs": Gauge(irreps="2x1e", layers=2, alignment=0.5, prior=0.5, nearness=True, residual=False),
+    "gauge, fixed priors": Gauge(
+        irreps="1x1e + 1x2e", layers=2, priors="gauge_fixed", self_attention=False, free_energy=FreeEnergy()
+    ),
+    "gauge, published": Gauge(
+        irreps=[["ℓ0", 2, 1], ["ℓ1", 1, 3]],  # pyright: ignore[reportArgumentType]
+        layers=2,
+        covariance="diagonal",
+        exponential="taylor",
+        temperature="shared",
+        start="published",
+        self_attention=False,
+        rates="published",
+    ),
+}
+ALL = {**SHAPES, **GAUGES}
+"""Every kind of model."""
 TOKENS = torch.tensor([[3, 1, 4, 1, 5, 9], [2, 6, 5, 3, 0, 0], [7, 0, 0, 0, 0, 0]])
 ASKED = torch.tensor([[2, 5], [1, 3], [0, 0]])
 
 
 def start(settings, seeds=(0, 1, 2), length=8):
-    return Models.start(settings, vocabulary=10, length=length, classes=5, seeds=seeds)
+    return start_models(settings, vocabulary=10, length=length, classes=5, seeds=seeds)
 
 
 def doubled(models):

@@ -3,30 +3,30 @@
 import pytest
 import torch
 
-from tests.models.shapes import SHAPES, TOKENS, start
+from tests.models.shapes import ALL, SHAPES, TOKENS, start
 from unbraid.errors import Refusal
-from unbraid.models import Transformer, hooks
+from unbraid.models import Transformer
 from unbraid.models.layers import linear
 
-over_shapes = pytest.mark.parametrize("settings", SHAPES.values(), ids=SHAPES)
+over_shapes = pytest.mark.parametrize("settings", ALL.values(), ids=ALL)
 
 
 @over_shapes
 @pytest.mark.parametrize("members", [1, 2])
 def test_recording_changes_nothing(settings, members):
     models = start(settings, range(members))
-    step = 5 if settings.dropout else None
-    plain, all_kept = models.forward(TOKENS, step=step), models.forward(TOKENS, hooks(settings), step=step)
+    step = 5 if isinstance(settings, Transformer) and settings.dropout else None
+    plain, all_kept = models.forward(TOKENS, step=step), models.forward(TOKENS, settings.hooks(), step=step)
     real = TOKENS != 0
     torch.testing.assert_close(plain.resid[:, real], all_kept.resid[:, real], rtol=0, atol=1e-5)
     assert plain.recorded == {}
-    assert set(all_kept.recorded) == set(hooks(settings))
+    assert set(all_kept.recorded) == set(settings.hooks())
 
 
-@over_shapes
+@pytest.mark.parametrize("settings", SHAPES.values(), ids=SHAPES)
 def test_what_is_recorded_is_what_is_used(settings):
     models = start(settings)
-    kept = models.forward(TOKENS, hooks(settings), step=5).recorded
+    kept = models.forward(TOKENS, settings.hooks(), step=5).recorded
     for layer in range(2):
         block = {name.removeprefix(f"blocks.{layer}."): t for name, t in kept.items()}
         pattern, z = block["attn.hook_pattern"], block["attn.hook_z"]

@@ -119,6 +119,6 @@ def write_stack(run: Run, stack: int, case: str, task: str, seed: int, tables: d
     kept = {**by_head, "activity": by_head["spread"], "uniform": uniform, "pattern.0": patterns.astype(np.float16)}
     write_arrays(run.stack(stack) / "tables.safetensors", {**kept, **tables})
     shortcuts = {"last statement": CHANCE.get(task, 0.4), "most frequent": 0.2, "asked: any": 0.7, "chance": 0.4}
-    shortcuts |= {} if task == "path" else {"without the question": 0.61}
+    shortcuts |= {} if task == "ratio" else {"without the question": 0.61}
     write_json(run.stack(stack) / "stories.json", {"members": {"0": [STORY]}, "shortcuts": shortcuts, "factors": []})
     write_json(run.stack(stack) / "members.json", [{"setting": {}, "seed": seed, "replicate": f"0/{seed}"}])

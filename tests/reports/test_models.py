@@ -43,11 +43,11 @@ def test_what_was_run_names_models_stories_and_constraints(findings):
     said = " ".join(what_was_run(findings.config))
     assert "8 models (4 settings × 2 replicates) of 2 layers with 4 heads (softmax, causal), d_model 16" in said
     assert "World: stories, one_fact or counting" in said
-    assert "Constraints: orthogonality (weight 0.1)." in said
+    assert "Constraints: orthogonality (weight 0.1, form corrected)." in said
 
 
 def test_what_a_task_has_of_its_own_and_what_a_case_leaves_out_are_told(findings):
-    """Of [tasks] only what was run; a form that one case names and another leaves out is not said of both."""
+    """Of [tasks] only what was run; a form that a case leaves out is said by its name."""
     own = {"world": {"things": 1}, "model": {"layers": 3}, "teaching": {"steps": 55}}
     cases = {"none": {}, "one": {"constraints": {"orthogonality": {"weight": 0.1}}}}
     cases["all"] = {"constraints": {"orthogonality": {"weight": 0.2, "form": "published"}}}
@@ -58,7 +58,7 @@ def test_what_a_task_has_of_its_own_and_what_a_case_leaves_out_are_told(findings
     assert "taught for 30 or 55 steps" in said
     assert "Of its own two_facts has world.things 1, model.layers 3, teaching.steps 55." in said
     assert "the question of two_facts is always the same" in said
-    assert "orthogonality (weight 0.1 or 0.2, form as by default or published)" in said
+    assert "orthogonality (weight 0.1 or 0.2, form corrected or published)" in said
     without = " ".join(what_was_run({**config, "sweep": {"world.task": ["one_fact"], "seed": [0]}}))
     assert "of 2 layers" in without
     assert "two_facts" not in without
@@ -92,7 +92,7 @@ def test_of_one_task_the_best_setting_is_told(tmp_path):
     said = headline(read_findings(run))
     assert said.startswith("Best of 2 settings: none, one_fact answers 0.980 [0.970, 0.990] of the questions right")
     assert said.endswith("where a rule of thumb has 0.470, at most 0.610 without the question.")
-    assert "without" not in headline(read_findings(write_models(tmp_path, "paths", tasks=("path",))))
+    assert "without" not in headline(read_findings(write_models(tmp_path, "ratios", tasks=("ratio",))))
 
 
 def test_forests_have_a_picture_a_score_and_task(findings):

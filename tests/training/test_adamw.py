@@ -19,7 +19,7 @@ def test_it_is_torchs_own_with_a_rate_of_its_own_for_each_member(rng):
             for name, parameter in one.items():
                 parameter.grad = gradients[name][m].clone()
             optimiser.step()
-        adam.update(weights.row, Laid.out(gradients).row, torch.tensor(rates, dtype=torch.float64), decay, age)
+        adam.update(weights.row, Laid.out(gradients).row, torch.tensor(rates, dtype=torch.float64)[:, None], decay, age)
     for m, one in enumerate(theirs):
         for name, parameter in one.items():
             torch.testing.assert_close(weights.named[name][m], parameter.detach(), rtol=0, atol=1e-12)

@@ -10,7 +10,7 @@ from unbraid.config import check
 from unbraid.constraints import Constraint
 from unbraid.errors import NotFinite, Refusal
 from unbraid.members import across
-from unbraid.models import Models, Transformer
+from unbraid.models import Transformer, start_models
 from unbraid.training.teaching import Pupils, Teaching, answer_loss, learn, teach
 
 WORLD = Recall()
@@ -128,7 +128,7 @@ def test_what_is_not_finite_stops_before_anything_changes():
 
 
 def test_what_cannot_be_is_refused_before_the_first_step():
-    pupils = Pupils.of(Models.start(SHAPES["causal"], 7, 8, 2, [0]))
+    pupils = Pupils.of(start_models(SHAPES["causal"], 7, 8, 2, [0]))
     with pytest.raises(Refusal, match="asked for layer 2 of a model of 2 layers"):
         next(teach(pupils, WORLD, Teaching(), {"loud": Loud(layers=(0, 2))}))
     with pytest.raises(Refusal, match="do not fit in 5 steps"):

@@ -21,7 +21,7 @@ from unbraid.examining.showing import SPLIT
 from unbraid.examining.silencing import silence
 from unbraid.metrics import answering, attention, heads
 from unbraid.metrics.separation import separation
-from unbraid.models import Models
+from unbraid.models import Models, start_models
 from unbraid.worlds.stories import Stories, StoryBatch
 
 BATCH = 64
@@ -58,7 +58,7 @@ def examine(models: Models, world: Stories, settings: Examining) -> Examination:
     batches = fresh(world, settings.stories)
     looked = fresh(world, min(settings.heads, settings.stories))
     shortcuts = world.shortcuts()
-    before = Models.start(models.settings, len(world.vocabulary), world.length, len(world.answers), models.seeds)
+    before = start_models(models.settings, len(world.vocabulary), world.length, len(world.answers), models.seeds)
     parts: list[tuple[Named, Named, Named]] = []
     for index in range(models.members):
         one = models.member(index)
@@ -105,7 +105,7 @@ def _heads(one: Models, before: Models, batches: Sequence[StoryBatch]) -> tuple[
     values["quiet_drop"] = _of_quietest(found, needs["largest_drop"])
     chance = {name: start[name] for name in ("support_best", "specialisation", "head_cka", "separation")}
     chance |= {"support_mass": found["uniform"], "spread": torch.ones(1)}
-    chance["head_cosine"] = torch.tensor([heads.expected_cosine(one.settings.d_model)])
+    chance["head_cosine"] = torch.tensor([heads.expected_cosine(one.settings.width)])
     chance["quiet_drop"] = _of_quietest(found, needs["dealt_drop"])
     before_too = {f"{name}_untaught": untaught[name] for name in ("support", "spread")}
     return values, chance, {**found, **before_too, **needs}

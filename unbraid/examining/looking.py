@@ -23,7 +23,6 @@ from unbraid.axes import Float, Tensor
 from unbraid.metrics import attention, heads
 from unbraid.metrics.separation import explained
 from unbraid.models import Models
-from unbraid.models import hooks as recordable
 from unbraid.worlds.stories import StoryBatch
 
 Named = dict[str, Tensor]
@@ -45,7 +44,7 @@ def look(one: Models, batches: Sequence[StoryBatch]) -> Named:
 def _see(one: Models, batch: StoryBatch) -> list[Named]:
     """What a batch tells of each layer."""
     places = [f"blocks.{layer}." for layer in range(one.settings.layers)]
-    known = recordable(one.settings)
+    known = one.settings.hooks()
     hooks = [hook for hook in (PATTERN, READ, WRITTEN, GATE, EXPERTS) if places[0] + hook in known]
     recorded = one.forward(batch.tokens, [place + hook for place in places for hook in hooks]).recorded
     return [_part({hook: recorded[place + hook] for hook in hooks}, batch, one.settings.causal) for place in places]

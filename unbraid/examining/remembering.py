@@ -6,7 +6,7 @@ store_separation  how much more a stored token is like itself than like any othe
 """
 
 from unbraid.axes import Tensor
-from unbraid.models import Models
+from unbraid.models import Models, Transformers
 from unbraid.models.attention.hopfield import Hopfield
 from unbraid.models.landscape import landscape
 from unbraid.worlds.stories import StoryBatch
@@ -17,7 +17,7 @@ STORIES = 16
 
 def remembered(one: Models, batch: StoryBatch) -> dict[str, Tensor]:
     """Scores `m`; none for other attention."""
-    if not isinstance(one.settings.attention, Hopfield):
+    if not isinstance(one, Transformers) or not isinstance(one.settings.attention, Hopfield):
         return {}
     tokens, mask = batch.tokens[:STORIES], batch.mask[:STORIES]
     layer = one.settings.layers - 1

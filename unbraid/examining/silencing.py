@@ -23,7 +23,7 @@ QUARTERS = (0.25, 0.5, 0.75)
 
 def silence(one: Models, batches: Sequence[StoryBatch]) -> Named:
     """Tables of a single member, over all these stories."""
-    layers, heads = one.settings.layers, one.settings.heads
+    layers, heads = one.settings.layers, one.settings.heads_a_layer
     right = _right(one, batches, None)
     without = torch.stack([_right(one, batches, place) for place in product(range(layers), range(heads))], 1)
     groups = groupings(batches)

@@ -15,7 +15,7 @@ import torch
 from unbraid.axes import Bool, Float, Int, Tensor
 from unbraid.errors import Refusal
 from unbraid.models.attention.hopfield import Hopfield
-from unbraid.models.transformer import Models
+from unbraid.models.transformer import Transformers
 
 ITERATIONS = 200
 SAME = 1e-3
@@ -34,7 +34,7 @@ class Landscape:
 
 
 @torch.no_grad()
-def landscape(models: Models, tokens: Int[Tensor, "b t"], layer: int) -> Landscape:
+def landscape(models: Transformers, tokens: Int[Tensor, "b t"], layer: int) -> Landscape:
     """Let every query of these stories come to rest, in float64."""
     attention = models.settings.attention
     if not isinstance(attention, Hopfield):
@@ -78,7 +78,7 @@ def separations(stored: Float[Tensor, "m b h s e"], mask: Bool[Tensor, "b s"]) -
 
 
 def _with_memories(
-    models: Models, place: str, stored: Float[Tensor, "m b h s e"], mask: Bool[Tensor, "b s"]
+    models: Transformers, place: str, stored: Float[Tensor, "m b h s e"], mask: Bool[Tensor, "b s"]
 ) -> tuple[Tensor, Tensor]:
     """What is stored beside the story's tokens, and which of it is not padding."""
     allowed = mask[:, None, None, :]

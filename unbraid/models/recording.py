@@ -13,18 +13,10 @@ from dataclasses import dataclass, field
 from unbraid.axes import Tensor
 from unbraid.config import nearest
 from unbraid.errors import Refusal
-from unbraid.models.settings import Transformer
+from unbraid.models.shape import Shape
 
 OF_A_BLOCK = ("hook_resid_pre", "hook_attn_out", "hook_resid_mid", "hook_mlp_out", "hook_resid_post")
 OF_HEADS = ("hook_q", "hook_k", "hook_v", "hook_z", "hook_result")
-
-
-def hooks(settings: Transformer) -> list[str]:
-    """Every name that a model of this shape can record."""
-    attention = [f"attn.{name}" for name in (*OF_HEADS, *sorted(settings.attention.hooks))]
-    feed_forward = [f"mlp.{name}" for name in sorted(settings.feed_forward.hooks)]
-    names = [*OF_A_BLOCK, *attention, *feed_forward]
-    return [f"blocks.{layer}.{name}" for layer in range(settings.layers) for name in names]
 
 
 @dataclass(frozen=True)
@@ -43,8 +35,8 @@ class Recorder:
         return frozenset(name.removeprefix(place) for name in self.asked if name.startswith(place))
 
 
-def recorder(settings: Transformer, names: frozenset[str]) -> Recorder:
+def recorder(settings: Shape, names: frozenset[str]) -> Recorder:
     """One that keeps these; a name that the model does not have is refused."""
-    if unknown := sorted(names - set(hooks(settings))) if names else []:
-        raise Refusal(f"there is no '{unknown[0]}' to record; {nearest(unknown[0], hooks(settings))}")
+    if unknown := sorted(names - set(settings.hooks())) if names else []:
+        raise Refusal(f"there is no '{unknown[0]}' to record; {nearest(unknown[0], settings.hooks())}")
     return Recorder(names)

@@ -4,28 +4,49 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from unbraid.config import Record
 from unbraid.models.attention import AnyAttention, Softmax
 from unbraid.models.feed_forward import AnyFeedForward, Dense
+from unbraid.models.recording import OF_A_BLOCK, OF_HEADS
+from unbraid.models.shape import Shape, Sizes
 
 Positions = Literal["nearness", "learned", "sinusoidal", "rotary"]
 MOST = 1 << 16
 
 
-class Transformer(Record):
+class Transformer(Shape):
     """One shape of transformer: pre-norm, its sizes, how it looks, and where the answer is read."""
 
+    kind: Literal["transformer"] = "transformer"
     d_model: int = Field(default=64, ge=1, le=MOST)
     heads: int = Field(default=4, ge=1, le=MOST)
-    layers: int = Field(default=2, ge=1, le=1024)
     d_ff: int = Field(default=256, ge=1, le=MOST)
-    causal: bool = True
     positions: Positions = "nearness"
     start: Literal["carrying", "torch"] = "carrying"
-    readout: Literal["question", "mean"] = "question"
     dropout: float = Field(default=0.0, ge=0, lt=1)
     attention: AnyAttention = Softmax()
     feed_forward: AnyFeedForward = Dense()
+
+    @property
+    def width(self) -> int:
+        return self.d_model
+
+    @property
+    def head_labels(self) -> tuple[str, ...]:
+        return (str(self.attention.tree()["kind"]),) * self.heads
+
+    def hooks(self) -> list[str]:
+        attention = [f"attn.{name}" for name in (*OF_HEADS, *sorted(self.attention.hooks))]
+        feed_forward = [f"mlp.{name}" for name in sorted(self.feed_forward.hooks)]
+        names = [*OF_A_BLOCK, *attention, *feed_forward]
+        return [f"blocks.{layer}.{name}" for layer in range(self.layers) for name in names]
+
+    def sizes(self, length: int) -> Sizes:
+        weights = self.layers * (4 * self.d_model**2 + 2 * self.d_model * self.d_ff)
+        kept = self.layers * (12 * self.d_model + 3 * self.d_ff + 3 * self.heads * length)
+        return Sizes(weights, kept, weights + self.layers * 2 * self.d_model * length)
+
+    def rate_of(self, weight: str) -> float:  # noqa: ARG002 (all learn alike)
+        return 1.0
 
     @property
     def head_width(self) -> int:

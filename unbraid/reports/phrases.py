@@ -5,6 +5,7 @@ from typing import Any
 
 from unbraid.config import Tree
 from unbraid.reports.findings import flat_sweep, setting_configs
+from unbraid.reports.forms import with_form
 
 DEFAULT = "as by default"
 
@@ -37,12 +38,12 @@ def phrase(value: Any) -> str:
 def said_of_all(config: Tree, group: str) -> list[str]:
     """A sentence on what of a group of settings is on in any setting, as mechanisms or constraints; none if nothing is.
 
-    A case is kept as it was written: what it leaves out has its default.
+    A case is kept as it was written: what it leaves out has its default, and of a form this is said by name.
     """
     found: dict[str, list[Tree]] = {}
     for _, tree in setting_configs(config):
         for name, settings in tree.get(group, {}).items():
-            found.setdefault(name, []).append(settings)
+            found.setdefault(name, []).append(with_form(group, name, settings))
     described: list[str] = []
     for name, each in found.items():
         keys = dict.fromkeys(key for settings in each for key in settings)

@@ -150,8 +150,5 @@ def model_step(experiment: Experiment) -> float:
     On a text every token is also compared with the whole vocabulary.
     """
     model, world = experiment.model, experiment.asking
-    length = world.length
-    token = model.layers * (4 * model.d_model**2 + 2 * model.d_model * (model.d_ff + length))
-    if isinstance(world, Text):
-        token += model.d_model * len(world.vocabulary)
-    return 3.0 * experiment.teaching.batch * length * token
+    compared = model.width * len(world.vocabulary) if isinstance(world, Text) else 0
+    return 3.0 * experiment.teaching.batch * world.length * (model.sizes(world.length).products + compared)

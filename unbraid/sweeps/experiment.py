@@ -16,7 +16,7 @@ from unbraid.examining import Examining
 from unbraid.judging.settings import Judging
 from unbraid.mechanisms import Enabled, enabled
 from unbraid.mechanisms.mechanism import Mechanism, refuse_loose_ends
-from unbraid.models import Transformer
+from unbraid.models import AnyModel, Transformer
 from unbraid.sweeps.embedding import Tsne
 from unbraid.training.schedule import Training
 from unbraid.training.teaching import Teaching
@@ -91,7 +91,7 @@ class Experiment(Record):
     mechanisms: Enabled = Enabled()
     baseline: AnyBaseline | None = None
     embedding: Tsne | None = None
-    model: Transformer = Transformer()
+    model: AnyModel = Transformer()
     constraints: EnabledConstraints = EnabledConstraints()
     teaching: Teaching = Teaching()
     examining: Examining = Examining()

@@ -42,7 +42,7 @@ def plan(members: Sequence[Member]) -> list[list[Member]]:
 def _most_together(group: Sequence[Member]) -> int:
     first = group[0].experiment
     if first.is_taught:
-        numbers = first.teaching.batch * first.asking.length * first.model.d_model
+        numbers = first.teaching.batch * first.asking.length * first.model.width
         return MODELS_TOGETHER if numbers <= SMALL_STEP else 1
     return max(1, STACK_BYTES // member_bytes(group[0])) if first.is_trained else len(group)
 
@@ -79,11 +79,8 @@ def _model_bytes(experiment: Experiment) -> int:
     On a text every token has logits of the whole vocabulary.
     """
     model, world = experiment.model, experiment.asking
-    weights = model.layers * (4 * model.d_model**2 + 2 * model.d_model * model.d_ff)
-    token = model.layers * (12 * model.d_model + 3 * model.d_ff + 3 * model.heads * world.length)
-    if isinstance(world, Text):
-        weights += 2 * len(world.vocabulary) * model.d_model
-        token += 3 * len(world.vocabulary)
+    sizes, words = model.sizes(world.length), len(world.vocabulary) if isinstance(world, Text) else 0
+    weights, token = sizes.weights + 2 * words * model.width, sizes.kept + 3 * words
     return 4 * (4 * weights + experiment.teaching.batch * world.length * token)
 
 

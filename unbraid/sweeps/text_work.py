@@ -64,8 +64,8 @@ class TextWork(TaughtWork):
         """What a report tells of the text, and how the models write."""
         settings = self.state.models.settings
         return {
-            "heads": [settings.attention.tree()["kind"]] * settings.heads,
-            "irreps": "",
+            "heads": list(settings.head_labels),
+            "irreps": settings.tree().get("irreps", ""),
             "characters_per_token": self.world.characters_per_token,
             "context": self.world.context,
             "unknown": self.world.unknown,

@@ -9,7 +9,7 @@ from unbraid.dictionaries import Stack
 from unbraid.dictionaries.folding import fold
 from unbraid.errors import Refusal
 from unbraid.files import read_arrays
-from unbraid.models import Models
+from unbraid.models import Models, models_of
 from unbraid.runs import Run
 from unbraid.sweeps.grid import expand
 from unbraid.sweeps.plan import plan
@@ -24,7 +24,7 @@ def load_models(path: str | Path, index: int = 0) -> Models:
     first = stacks[index][0].experiment
     weights = {name: torch.from_numpy(array) for name, array in read_arrays(_weights(run, index)).items()}
     seeds = [member.experiment.seed for member in stacks[index]]
-    return Models(first.model, first.asking.length, tuple(seeds), weights)
+    return models_of(first.model, first.asking.length, seeds, weights)
 
 
 def load_stack(path: str | Path, index: int = 0) -> Stack:

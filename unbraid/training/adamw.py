@@ -45,11 +45,11 @@ class AdamW:
         mean, square = (Laid.over(torch.zeros_like(weights.row), weights.named) for _ in range(2))
         return cls(mean, square)
 
-    def update(self, row: Tensor, gradient: Tensor, rate: Float[Tensor, "m"], decay: float, age: int) -> None:
+    def update(self, row: Tensor, gradient: Tensor, rate: Float[Tensor, "m #p"], decay: float, age: int) -> None:
         """One step down the gradient, in place; `age` counts this one."""
         mean, square = self.mean.row, self.square.row
         mean.lerp_(gradient, 1 - BETA1)
         square.mul_(BETA2).addcmul_(gradient, gradient, value=1 - BETA2)
         denominator = square.sqrt().div_((1 - BETA2**age) ** 0.5).add_(EPSILON)
-        row.mul_(1 - rate[:, None] * decay)
-        row.sub_(torch.div(mean, denominator, out=denominator).mul_(rate[:, None] / (1 - BETA1**age)))
+        row.mul_(1 - rate * decay)
+        row.sub_(torch.div(mean, denominator, out=denominator).mul_(rate / (1 - BETA1**age)))

@@ -2,7 +2,8 @@
 
 batch → forward → cross-entropy of answers + the model's own costs + the constraints' → gradients → clip → AdamW
 
-Asked for the next token of a text, at every token, they learn its language. Members share the batch; their losses are summed, and no weight, draw or clipping is shared: company does not matter.
+Asked for the next token of a text, at every token, they learn its language. Members share the batch; their losses are
+summed, and no weight, draw or clipping is shared: company does not matter.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,7 @@ from torch.nn.functional import cross_entropy
 from unbraid.axes import Float, Int, Tensor
 from unbraid.config import Knob, Record
 from unbraid.constraints import Constraints, costs, recorded_for
-from unbraid.models import Models, Transformer
+from unbraid.models import Models, Shape, start_models
 from unbraid.training.adamw import AdamW, Laid
 from unbraid.training.asking import Asked, Asking
 from unbraid.training.schedule import MOST_STEPS, rate_factor, refuse_overfull
@@ -50,21 +51,24 @@ class Pupils:
     models: Models
     weights: Laid
     adam: AdamW
+    own_rates: Float[Tensor, "1 p"]
+    """How much faster than others each number learns."""
     explosions: Int[Tensor, "m"]
     """So many steps had a gradient longer than `EXPLOSION`, before it was clipped."""
     step: int = 0
 
     @classmethod
-    def start(cls, settings: Transformer, world: Asking, seeds: Sequence[int]) -> "Pupils":
-        models = Models.start(settings, len(world.vocabulary), world.length, len(world.answers), seeds)
+    def start(cls, settings: Shape, world: Asking, seeds: Sequence[int]) -> "Pupils":
+        models = start_models(settings, len(world.vocabulary), world.length, len(world.answers), seeds)
         return cls.of(models)
 
     @classmethod
     def of(cls, models: Models) -> "Pupils":
         """Pupils who begin with these weights, which are copied."""
         weights = Laid.out(models.parameters())
-        none = torch.zeros(models.members, dtype=torch.int64)
-        return cls(models.with_parameters(weights.named), weights, AdamW.start(weights), none)
+        rates = [torch.full((1, p[0].numel()), models.settings.rate_of(name)) for name, p in weights.named.items()]
+        none, own = torch.zeros(models.members, dtype=torch.int64), torch.cat(rates, 1)
+        return cls(models.with_parameters(weights.named), weights, AdamW.start(weights), own, none)
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor of the state by a flat name; the same storage, not copies."""
@@ -124,7 +128,7 @@ def _descend(pupils: Pupils, gradient: Float[Tensor, "m p"], teaching: Teaching)
     if teaching.clip is not None:
         gradient.mul_((teaching.clip / lengths.clamp_min(1e-12)).clamp_max(1)[:, None])
     rate = torch.as_tensor(teaching.learning_rate).expand(pupils.models.members)
-    rate = rate.to(gradient.dtype) * rate_factor(pupils.step, teaching)
+    rate = rate.to(gradient.dtype)[:, None] * rate_factor(pupils.step, teaching) * pupils.own_rates
     pupils.step += 1
     pupils.adam.update(pupils.weights.row, gradient, rate, teaching.weight_decay, age=pupils.step)
     return lengths

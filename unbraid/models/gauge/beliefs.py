@@ -1,0 +1,138 @@
+"""Gaussian beliefs of all heads of one degree, brought into the frame that all tokens share.
+
+    m = Rᵀ μ        S = Rᵀ Σ R        P = S⁻¹
+
+Transport between tokens is R_i R_jᵀ, so that in the common frame there is none: what one token believes can be compared
+with what another does as it stands. With Σ diagonal in its own frame neither S nor P takes a decomposition.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from unbraid.axes import Float, Tensor
+from unbraid.models.gauge.lifts import fold, products, unfold
+
+FLOOR = 1e-6
+"""Added, relative to its mean, to the diagonal of a covariance that rounding made indefinite; ten times more a try."""
+TRIES = 5
+
+
+class Indefinite(ArithmeticError):
+    """A covariance is none any more, of this member, and could not be mended."""
+
+    def __init__(self, member: int) -> None:
+        super().__init__(f"of member {member}")
+        self.member = member
+
+
+@dataclass(frozen=True)
+class Inverse:
+    """What else is known of a covariance."""
+
+    precision: Float[Tensor, "m b t h p"]
+    logdet: Float[Tensor, "m b t h"]
+
+
+@dataclass(frozen=True)
+class Beliefs:
+    """Of every token and head, in the common frame; matrices are folded (see `lifts`)."""
+
+    mean: Float[Tensor, "m b t h e"]
+    covariance: Float[Tensor, "m b t h p"]
+    known: Inverse | None = None
+    """Where it came for nothing; else it is made when somebody asks."""
+
+    @classmethod
+    def turned(
+        cls,
+        mean: Float[Tensor, "m b t h e"],
+        variance: Float[Tensor, "m b t h e"],
+        turn: Float[Tensor, "m b t e e"],
+    ) -> "Beliefs":
+        """From means and variances in tokens' own frames."""
+        squares = products(turn)  # R_ka R_kb for every own dimension k and pair ab
+        inverse = Inverse(variance.reciprocal() @ squares, variance.log().sum(-1))
+        return cls(mean @ turn, variance @ squares, inverse)
+
+    def with_mean(self, mean: Float[Tensor, "m b t h e"]) -> "Beliefs":
+        """The same covariance about another mean."""
+        return Beliefs(mean, self.covariance, self.inverse)
+
+    @property
+    def width(self) -> int:
+        return self.mean.shape[-1]
+
+    @property
+    def degree(self) -> int:
+        return (self.width - 1) // 2
+
+    @cached_property
+    def inverse(self) -> Inverse:
+        return _inverse(self.covariance, self.width) if self.known is None else self.known
+
+    @property
+    def precision(self) -> Float[Tensor, "m b t h p"]:
+        return self.inverse.precision
+
+    @property
+    def logdet(self) -> Float[Tensor, "m b t h"]:
+        """log |S|."""
+        return self.inverse.logdet
+
+    @cached_property
+    def weighted(self) -> Float[Tensor, "m b t h e"]:
+        """P m."""
+        return times(unfold(self.precision, self.width), self.mean)
+
+    @property
+    def second(self) -> Float[Tensor, "m b t h p"]:
+        """S + m mᵀ."""
+        return self.covariance + products(self.mean)
+
+
+def times(matrix: Float[Tensor, "*axes e e"], x: Float[Tensor, "*axes e"]) -> Float[Tensor, "*axes e"]:
+    """Small matrices times vectors, which is faster so than as products of matrices."""
+    return (matrix * x[..., None, :]).sum(-1)
+
+
+def definite_root(matrix: Float[Tensor, "*axes e e"]) -> Float[Tensor, "*axes e e"]:
+    """The Cholesky root; one that rounding has made indefinite is lifted until it is not, or refused."""
+    root, problem = torch.linalg.cholesky_ex(matrix)
+    if not problem.any():
+        return root
+    level = matrix.diagonal(0, -2, -1).abs().mean(-1)[..., None, None]
+    eye = torch.eye(matrix.shape[-1], dtype=matrix.dtype)
+    for attempt in range(TRIES):
+        matrix = torch.where((problem != 0)[..., None, None], matrix + FLOOR * 10**attempt * level * eye, matrix)
+        root, problem = torch.linalg.cholesky_ex(matrix)
+        if not problem.any():
+            return root
+    raise Indefinite(int((problem.flatten(1) != 0).any(1).nonzero()[0]))
+
+
+def _inverse(covariance: Float[Tensor, "m b t h p"], width: int) -> Inverse:
+    if width == 1:
+        safe = covariance.clamp_min(FLOOR**2)
+        return Inverse(safe.reciprocal(), safe.log()[..., 0])
+    precision, logdet = _Inversion.apply(unfold(covariance, width))
+    return Inverse(fold(precision), logdet)
+
+
+class _Inversion(torch.autograd.Function):
+    """S ↦ S⁻¹ and log |S| of definite matrices, whose gradients need nothing but the inverse itself."""
+
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor) -> tuple[Tensor, Tensor]:
+        root = definite_root(matrix)
+        inverse = torch.cholesky_inverse(root)
+        ctx.save_for_backward(inverse)
+        return inverse, 2 * root.diagonal(0, -2, -1).log().sum(-1)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        (inverse,) = ctx.saved_tensors
+        of_inverse, of_logdet = gradients
+        return of_logdet[..., None, None] * inverse - inverse @ of_inverse @ inverse
