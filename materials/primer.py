@@ -1,7 +1,8 @@
 """`python -m materials.primer FILE`: write the primer, a text of our own making that a small grammar tells.
 
-Each paragraph is a tale of somebody, a place and a thing that it keeps to: names come back as pronouns, verbs agree with
-how many do it, and what was lost is found in the end. Choices are plain draws in [0, 1), which no version of numpy changes.
+Each paragraph is a tale of somebody, a place and a thing that it keeps to: names come back as pronouns, verbs agree
+with how many do it, and what was lost is found in the end. Choices are plain draws in [0, 1), which no version of numpy
+changes.
 """
 
 import sys
@@ -61,9 +62,10 @@ def tale(teller: Teller) -> str:
     several, place, thing = pronoun == "they", teller.pick(PLACES), teller.pick(THINGS)
     was, has, goes = ("were", "have", "go") if several else ("was", "has", "goes")
     they = pronoun.capitalize()
+    mood = f"{teller.pick(QUALITIES)} and {teller.pick(QUALITIES)}"
     lines = [
         f"{teller.pick(TIMES)}, when {teller.pick(WEATHER)}, {_inside(name)} went to {place} with {own} {thing}.",
-        f"{they} {was} {teller.pick(QUALITIES)} and {teller.pick(QUALITIES)}, and {pronoun} walked {teller.pick(ROADS)}.",
+        f"{they} {was} {mood}, and {pronoun} walked {teller.pick(ROADS)}.",
     ]
     if teller.maybe(0.6):
         lines.append(f"Everybody knows that {_inside(name)} {has} only one {thing}, and {goes} nowhere without it.")

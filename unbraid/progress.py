@@ -66,9 +66,11 @@ class Watcher(ABC):
         return None
 
     def _words(self, stack: int, line: Tree) -> str:
-        """Means over members: accuracy of models, MMCS where there is a truth, L0; and the costs."""
-        shown_first = {"accuracy": line.get("accuracy"), "MMCS": line.get("mmcs"), "L0": line.get("l0")}
-        numbers = {**{name: values for name, values in shown_first.items() if values is not None}, **line["terms"]}
+        """Means over members: accuracy or perplexity of models, MMCS where there is a truth, L0; and the costs."""
+        first = {"loss": "loss", "perplexity": "perplexity", "accuracy": "accuracy", "MMCS": "mmcs", "L0": "l0"}
+        numbers = {name: line[key] for name, key in first.items() if line.get(key) is not None}
+        said = {"answers"} if "loss" in line else set()
+        numbers |= {name: values for name, values in line["terms"].items() if name not in said}
         shown = "  ".join(f"{name} {sum(values) / len(values):.3g}" for name, values in numbers.items())
         steps = self._works[stack][0]
         return f"stack {stack + 1}/{len(self._works)}  step {line['step']}/{steps}  {shown}"

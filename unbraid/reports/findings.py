@@ -16,6 +16,8 @@ from unbraid.runs import Run, read_log
 
 MOST_LINES, MOST_PANELS, MOST_ROWS = 8, 4, 24
 NEVER = 1e-8
+LOWEST_FIRST = ("perplexity",)
+"""Metrics to rank by of which the lowest is best."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,8 @@ class Findings:
     """The checks made while training, of each stack; empty where none were."""
     stories: list[Tree] = field(default_factory=list)
     """Of each stack of models: stories that heads were watched on, shortcuts, names of factors; else empty."""
+    texts: list[Tree] = field(default_factory=list)
+    """Of each stack of language models: windows, labels of heads, what counting pairs gives, samples; else empty."""
 
     @property
     def title(self) -> str:
@@ -90,8 +94,15 @@ class Findings:
         return is_taught(self.config)
 
     @property
+    def is_text(self) -> bool:
+        """Whether it is language models."""
+        return is_text(self.config)
+
+    @property
     def leading(self) -> str:
         """The metric that settings are ranked by."""
+        if self.is_text:
+            return "perplexity"
         return "accuracy" if self.is_taught else "mmcs" if self.is_planted else "explained_variance"
 
     def best(self) -> Setting | None:
@@ -99,12 +110,12 @@ class Findings:
         return ranked[0] if ranked and ranked[0].value(self.leading) is not None else None
 
     def ranked(self) -> list[Setting]:
-        """The settings from the highest MMCS (or what leads instead of it) to the lowest, those without one last."""
-        return sorted(self.settings, key=lambda setting: -_or(setting.value(self.leading), -math.inf))
+        """The settings from the best MMCS (or what leads instead of it) to the worst, those without one last."""
+        return sorted(self.settings, key=lambda setting: badness(self.leading, setting.value(self.leading)))
 
     @cached_property
     def drawn(self) -> list[Setting]:
-        """The settings that lines are drawn for: all, or a few from the highest MMCS to the lowest; in swept order."""
+        """The settings that lines are drawn for: all, or a few from the best MMCS to the worst; in swept order."""
         return self.spread(self.settings, MOST_LINES)
 
     @cached_property
@@ -178,6 +189,7 @@ def read_findings(run: Run) -> Findings:
         [read_arrays(folder / "tables.safetensors") for folder in run.stacks()],
         [_read_if_there(folder / "tracking.safetensors") for folder in run.stacks()],
         [read_json(path) if (path := folder / "stories.json").is_file() else {} for folder in run.stacks()],
+        [read_json(path) if (path := folder / "texts.json").is_file() else {} for folder in run.stacks()],
     )
 
 
@@ -213,6 +225,21 @@ def is_taught(config: Tree) -> bool:
     return all(case.get("world", {}).get("kind") == "stories" for case in case_configs(config))
 
 
+def is_text(config: Tree) -> bool:
+    return all(case.get("world", {}).get("kind") == "text" for case in case_configs(config))
+
+
+def badness(metric: str, value: float | None) -> float:
+    """What to sort by so that the best comes first and what has no value last."""
+    if value is None:
+        return math.inf
+    return value if metric in LOWEST_FIRST else -value
+
+
+def best_of(metric: str) -> str:
+    return "lowest" if metric in LOWEST_FIRST else "highest"
+
+
 def sweep_size(config: Tree) -> tuple[int, int]:
     """How many settings, and how many replicates of each."""
     sweep = flat_sweep(config)
@@ -240,7 +267,3 @@ def _score(card: Tree) -> Score:
 
 def _read_if_there(path: Path) -> Arrays:
     return read_arrays(path) if path.is_file() else {}
-
-
-def _or(value: float | None, other: float) -> float:
-    return other if value is None else value

@@ -5,10 +5,11 @@ from collections.abc import Callable, Sequence
 from unbraid.config import Tree
 from unbraid.reports import markup
 from unbraid.reports.canvas import SIGNS
-from unbraid.reports.findings import MOST_LINES, MOST_ROWS, Findings, Setting, environment
+from unbraid.reports.findings import MOST_LINES, MOST_ROWS, Findings, Setting, best_of, environment
 from unbraid.reports.markup import Group
 from unbraid.reports.model_sentences import MODEL_CHANCE
 from unbraid.reports.sentences import details, error_bar, headline, what_was_run
+from unbraid.reports.text_sentences import TEXT_CHANCE, pairs_counted, written
 from unbraid.reports.words import FEW, MAIN, MISSING, in_order, interval, number, seconds, wording
 
 MANY = 4
@@ -23,10 +24,12 @@ def told(findings: Findings, level: int) -> str:
     )
     config = (findings.run.path / "config.toml").read_text(encoding="utf-8")
     again = "Saved as config.toml, this does it again: unbraid run config.toml"
+    samples = "".join(markup.paragraph(sample) for sample in written(findings))
     return (
         f'<div class="headline">{said}</div>'
         + markup.heading(level, "What was run")
         + markup.paragraph(" ".join(what_was_run(findings.config)))
+        + (markup.fold("How the models write", samples) if samples else "")
         + markup.fold("The whole configuration", markup.paragraph(again, "soft") + markup.code(config))
     )
 
@@ -45,6 +48,8 @@ def scored(findings: Findings) -> str:
         )
     if findings.is_taught:
         meaning = f"{error_bar(findings)} {MODEL_CHANCE}"
+    if findings.is_text:
+        meaning = f"{error_bar(findings)} {TEXT_CHANCE} {pairs_counted(findings)}"
     if not findings.is_planted:
         meaning = f"{error_bar(findings)} Chance is answering the mean. There is no planted truth, and so no ceiling."
     return markup.paragraph(meaning) + _judged(findings.judged) + _tables(findings, metrics)
@@ -106,9 +111,14 @@ def surroundings(findings: Findings) -> str:
 
 def overview(findings: Sequence[Findings]) -> str:
     """One row a run, with its best setting; runs of models have a table of their own."""
-    dictionaries = [one for one in findings if not one.is_taught]
+    dictionaries = [one for one in findings if not one.is_taught and not one.is_text]
     models = [one for one in findings if one.is_taught]
-    return _overview(dictionaries, "mmcs", ("recovered", "l0")) + _overview(models, "accuracy", ("support_best",))
+    languages = [one for one in findings if one.is_text]
+    return (
+        _overview(dictionaries, "mmcs", ("recovered", "l0"))
+        + _overview(models, "accuracy", ("support_best",))
+        + _overview(languages, "perplexity", ("bits_per_character",))
+    )
 
 
 def _overview(findings: Sequence[Findings], leading: str, beside: Sequence[str]) -> str:
@@ -133,7 +143,8 @@ def _tables(findings: Findings, metrics: Sequence[str]) -> str:
         return _folded(metrics, _first(findings), lambda kept: _score_table(settings, kept))
     best = findings.ranked()[:MOST_LINES]
     leading = wording(findings.leading).heading
-    few = f"The {len(best)} settings of the highest {leading}; every score of every setting is in scores.json."
+    which = f"{best_of(findings.leading)} {leading}"
+    few = f"The {len(best)} settings of the {which}; every score of every setting is in scores.json."
     shown = _folded(metrics, _first(findings), lambda kept: _score_table(best, kept))
     every = _score_table(settings, [metric for metric in metrics if metric in MAIN])
     return markup.paragraph(few) + shown + markup.fold(f"All {len(settings)} settings", every)

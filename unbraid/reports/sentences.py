@@ -1,8 +1,8 @@
 """Say in plain sentences what was run, what came out, and what the error bars cover."""
 
 from unbraid.config import REPLICATES, Tree
-from unbraid.reports import model_sentences
-from unbraid.reports.findings import Findings, Setting, flat_sweep, is_taught, sweep_size
+from unbraid.reports import model_sentences, text_sentences
+from unbraid.reports.findings import Findings, Setting, flat_sweep, is_taught, is_text, sweep_size
 from unbraid.reports.phrases import phrase, said, said_of_all
 from unbraid.reports.words import count, estimate, interval, number
 
@@ -15,6 +15,8 @@ def what_was_run(config: Tree) -> list[str]:
     grid = f" ({count(settings, 'setting')} × {count(replicates, 'replicate')})" if settings * replicates > 1 else ""
     if is_taught(config):
         return [*model_sentences.what_was_taught(config, settings * replicates, grid), *_compared(config)]
+    if is_text(config):
+        return [*text_sentences.what_was_taught(config, settings * replicates, grid), *_compared(config)]
     if "baseline" in config or "embedding" in config:
         return [_untrained(config, settings * replicates, grid), _world(config), *_compared(config)]
     trained = (
@@ -30,6 +32,8 @@ def headline(findings: Findings) -> str:
     """The best setting's recovery, against chance and ceiling."""
     if findings.is_taught:
         return model_sentences.headline(findings)
+    if findings.is_text:
+        return text_sentences.headline(findings)
     best = findings.best()
     if "embedding" in findings.config:
         return _evenest(findings)
@@ -61,6 +65,8 @@ def details(findings: Findings) -> list[str]:
     """What else a reader wants to know at once: how far from chance, how many features, against the first setting."""
     if findings.is_taught:
         return model_sentences.details(findings)
+    if findings.is_text:
+        return text_sentences.details(findings)
     best = findings.best()
     if best is None or not findings.is_planted:
         return []
@@ -79,6 +85,8 @@ def error_bar(findings: Findings) -> str:
     bar = f"Intervals are 95 % bootstrap intervals of the mean over {most} replicates, which differ in"
     if findings.is_taught:
         return f"{bar} {model_sentences.replicated(worlds, seeds)}"
+    if findings.is_text:
+        return f"{bar} {text_sentences.replicated(worlds, seeds)}"
     if worlds > 1 and seeds > 1:
         return f"{bar} world.seed ({worlds} planted worlds with their data) and seed ({seeds} initialisations)."
     if worlds > 1:

@@ -13,13 +13,26 @@ from rich.text import Text
 from unbraid.config import Tree
 from unbraid.errors import Refusal
 from unbraid.files import json_bytes
-from unbraid.reports.findings import MOST_ROWS, Setting, environment, figure_paths, read_setting, sweep_size
+from unbraid.reports.findings import (
+    MOST_ROWS,
+    Setting,
+    badness,
+    best_of,
+    environment,
+    figure_paths,
+    read_setting,
+    sweep_size,
+)
 from unbraid.reports.sentences import what_was_run
 from unbraid.reports.words import MISSING, in_order, interval, number, seconds, wording
 from unbraid.runs import Run
 
 FEW_SETTINGS = 5
-BESIDE = {"mmcs": ("f1", "l0", "dead"), "accuracy": ("support_best", "spread")}
+BESIDE = {
+    "mmcs": ("f1", "l0", "dead"),
+    "accuracy": ("support_best", "spread"),
+    "perplexity": ("bits_per_character", "parameters"),
+}
 """Of very many settings so many are printed, by one of these scores, with some beside it."""
 
 
@@ -88,7 +101,7 @@ def _print_unfinished(console: Console, run: Run, status: Tree) -> None:
 def _print_best(console: Console, run: Run, settings: Sequence[Setting]) -> None:
     """Of very many settings the best few, and where the rest is."""
     leading = _leading(settings[0].scores)
-    ranked = sorted(settings, key=lambda one: -(one.value(leading) or 0.0))[:FEW_SETTINGS]
+    ranked = sorted(settings, key=lambda one: badness(leading, one.value(leading)))[:FEW_SETTINGS]
     heading = wording(leading).heading
     table = _table("setting", [heading, "chance", *[wording(metric).heading for metric in BESIDE[leading]]], [])
     for one in ranked:
@@ -98,7 +111,9 @@ def _print_best(console: Console, run: Run, settings: Sequence[Setting]) -> None
         table.add_row(Text(one.label), *map(Text, cells))
     console.print("", table, sep="\n")
     where = f"in {run.path / 'report.html'} and `unbraid show {shlex.quote(str(run.path))} --json`"
-    console.print(Text(f"These are the {len(ranked)} of the highest {heading}; all {len(settings)} are {where}."))
+    console.print(
+        Text(f"These are the {len(ranked)} of the {best_of(leading)} {heading}; all {len(settings)} are {where}.")
+    )
 
 
 def _score_table(settings: Sequence[Setting]) -> Table:
@@ -178,10 +193,10 @@ def _best(run: Run) -> str:
     settings = run.scores()["settings"]
     leading = _leading(settings[0]["metrics"])
     cards = [card["metrics"][leading] for card in settings]
-    best = max((card for card in cards if card["value"] is not None), key=lambda card: card["value"])
+    best = min((card for card in cards if card["value"] is not None), key=lambda card: badness(leading, card["value"]))
     return f"{wording(leading).heading} {number(leading, best['value'])} ({number(leading, best['chance'])})"
 
 
 def _leading(scores: Mapping[str, object]) -> str:
     """The score that settings are ranked by."""
-    return "accuracy" if "accuracy" in scores else "mmcs"
+    return next((metric for metric in ("accuracy", "perplexity") if metric in scores), "mmcs")

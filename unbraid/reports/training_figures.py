@@ -45,6 +45,10 @@ def curves(findings: Findings) -> Plate:
     logged.append(_Quantity("l0", "L0 on the training batch", "features per sample"))
     logged.append(_Quantity("mmcs", "MMCS while training", "MMCS (1 is perfect)"))
     shown = "what training minimises, how many features fire, and how much of the planted truth is found"
+    logged.append(_Quantity("perplexity", "Perplexity on the training batch", "perplexity"))
+    logged.append(_Quantity("length", "Length of the gradient", "length before it is clipped"))
+    if findings.is_text:
+        shown = "the costs that training minimises, in nats a token, and what they amount to on the training batch"
     if findings.is_taught:
         shown = "the costs that training minimises: of wrong answers, of the model itself, and of each constraint"
     caption = (

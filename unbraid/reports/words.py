@@ -48,9 +48,10 @@ METRICS = {
     ),
     "loss": Wording(
         "Loss",
-        "all costs of training together, at its last step",
+        "of dictionaries all costs of training together, at its last step; of language models nats a token over the "
+        "whole part kept to be predicted, where chance is counting tokens",
         "lower is better, at equal weights",
-        "#.3g",
+        "#.4g",
     ),
     "training_l0": Wording(
         "L0 in training",
@@ -225,6 +226,21 @@ METRICS = {
         "how much more a token stored in a Hopfield head is like itself than like any other, over its squared length",
         "higher is farther apart",
     ),
+    "perplexity": Wording(
+        "Perplexity",
+        "exp of the loss: among how many equally likely tokens the next one might as well be drawn; chance is counting "
+        "tokens; not to be compared between vocabularies",
+        "lower is better",
+        "#.4g",
+    ),
+    "bits_per_character": Wording(
+        "Bits per character",
+        "the loss in bits, a character of the text: comparable between vocabularies; chance is counting tokens",
+        "lower is better",
+    ),
+    "explosions": Wording(
+        "Explosions", "steps whose gradient was longer than 10 before it was clipped", "lower is better", ".1f"
+    ),
     "parameters": Wording("Parameters", "numbers that are learned", "a fact of the model", ".0f"),
     "seconds": Wording(
         "Seconds", "of teaching a model, on this machine with whatever else it did", "lower is better", ".1f"
@@ -234,9 +250,10 @@ METRICS = {
 
 PICTURED = ("evenness", "hopkins", "clusters", "clustered")
 TAUGHT = ("accuracy", "support_best", "support_mass", "spread", "separation", "steps_to_95", "parameters", "seconds")
+WRITTEN = ("perplexity", "bits_per_character")
 JUDGED = ("loss_recovered", "probe_1")
-MAIN = ("mmcs", "mcc", "recovered", "f1", "explained_variance", "l0", "dead", *JUDGED, *PICTURED, *TAUGHT)
-FEW = ("mmcs", "f1", "l0", *JUDGED, *PICTURED, "accuracy", "support_best", "spread")
+MAIN = ("mmcs", "mcc", "recovered", "f1", "explained_variance", "l0", "dead", *JUDGED, *PICTURED, *TAUGHT, *WRITTEN)
+FEW = ("mmcs", "f1", "l0", *JUDGED, *PICTURED, "accuracy", "support_best", "spread", *WRITTEN)
 PLOTTED = ("mmcs", "mcc", "recovered", "f1", "evenness", "hopkins", "clustered")
 UNPLANTED = ("explained_variance",)
 """What is plotted, and ranked by, where no truth was planted."""

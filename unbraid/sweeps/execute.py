@@ -24,6 +24,8 @@ from unbraid.sweeps.larger import compare_with_larger
 from unbraid.sweeps.model_work import ModelWork
 from unbraid.sweeps.plan import plan, refuse_too_large
 from unbraid.sweeps.summary import summarise
+from unbraid.sweeps.text_work import TextWork
+from unbraid.worlds.text import Text
 
 TOKEN_SPLICED = 50
 """How many tokens could be encoded while one runs through a model, about."""
@@ -110,8 +112,10 @@ def _judge(run: Run, judging: Judging, watcher: Watcher) -> None:
 
 def _work(
     run: Run, index: int, group: list[Member], watcher: Watcher, signals: StopSignals
-) -> DictionaryWork | ModelWork | BaselineWork | EmbeddingWork:
+) -> DictionaryWork | ModelWork | TextWork | BaselineWork | EmbeddingWork:
     first = group[0].experiment
+    if isinstance(first.world, Text):
+        return TextWork(run, index, group, watcher, signals)
     if first.is_taught:
         return ModelWork(run, index, group, watcher, signals)
     if first.embedding is not None:
@@ -141,6 +145,10 @@ def work(group: Sequence[Member]) -> tuple[int, float]:
 
 
 def model_step(experiment: Experiment) -> float:
-    """About what a step of one model costs, in the same units: its products there and twice back."""
-    length = experiment.stories.length
-    return 3.0 * experiment.teaching.batch * length * experiment.model.sizes(length).products
+    """About what a step of one model costs, in the same units: its products there and twice back.
+
+    On a text every token is also compared with the whole vocabulary.
+    """
+    model, world = experiment.model, experiment.asking
+    compared = model.width * len(world.vocabulary) if isinstance(world, Text) else 0
+    return 3.0 * experiment.teaching.batch * world.length * (model.sizes(world.length).products + compared)

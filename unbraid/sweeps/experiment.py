@@ -22,11 +22,12 @@ from unbraid.training.schedule import Training
 from unbraid.training.teaching import Teaching
 from unbraid.worlds import Activations, AnyWorld, Batch, Superposition
 from unbraid.worlds.stories import Stories
+from unbraid.worlds.text import Text
 
 TRAINED = ("dictionary", "training", "mechanisms", "saving", "tracking")
 """What only a dictionary that is trained has; but models are saved too."""
 TAUGHT = ("model", "constraints", "teaching", "examining")
-"""What only a model that is taught has, on a world of stories."""
+"""What only a model that is taught has, on a world of stories or text."""
 
 
 class Scoring(Record):
@@ -78,7 +79,7 @@ class Experiment(Record):
     """`seed` starts the dictionary; `world.seed` plants the truth and draws the data; `scale` only says which it is.
 
     With `baseline` something simpler is fitted to `data` in place of a dictionary; with `embedding` it is pictured. On
-    a world of stories a `model` is taught instead.
+    a world of stories or text a `model` is taught instead.
     """
 
     title: str = ""
@@ -110,13 +111,25 @@ class Experiment(Record):
         others = [*TRAINED, "baseline", "embedding", "data", "scoring"] if self.is_taught else TAUGHT
         wrong = [name for name in others if name in self.model_fields_set and name != "saving"]
         if wrong and self.is_taught:
-            raise ValueError(f"{wrong[0]} was given, and on stories a model is taught; accepted: {', '.join(TAUGHT)}")
+            kind = self.asking.kind
+            raise ValueError(f"{wrong[0]} was given, and on {kind} a model is taught; accepted: {', '.join(TAUGHT)}")
         if wrong:
-            raise ValueError(f"{wrong[0]} is for a model, which is taught on stories; accepted: world.kind = 'stories'")
+            kinds = "world.kind = 'stories' or 'text'"
+            raise ValueError(f"{wrong[0]} is for a model, which is taught on stories or text; accepted: {kinds}")
         try:
             recorded_for(self.constraining(), self.model.layers)
         except Refusal as problem:
             raise ValueError(str(problem)) from None
+        return self
+
+    @model_validator(mode="after")
+    def not_see_what_comes(self) -> Self:
+        if isinstance(self.world, Text) and not (self.model.causal and self.model.readout == "question"):
+            seen = "model.readout is 'mean'" if self.model.causal else "model.causal is false"
+            raise ValueError(
+                f"{seen}, so that a token would see the next one, which it is asked for; accepted on a text: causal = "
+                "true and readout = 'question'"
+            )
         return self
 
     @model_validator(mode="after")
@@ -158,7 +171,7 @@ class Experiment(Record):
     @property
     def is_taught(self) -> bool:
         """Whether a model is."""
-        return isinstance(self.world, Stories)
+        return isinstance(self.world, Stories | Text)
 
     @property
     def is_trained(self) -> bool:
@@ -166,8 +179,9 @@ class Experiment(Record):
         return self.baseline is None and self.embedding is None and not self.is_taught
 
     @property
-    def stories(self) -> Stories:
-        assert isinstance(self.world, Stories), self.world
+    def asking(self) -> Stories | Text:
+        """The world that asks the questions a model is taught on."""
+        assert isinstance(self.world, Stories | Text), self.world
         return self.world
 
     def constraining(self) -> dict[str, Constraint]:

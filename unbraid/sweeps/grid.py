@@ -13,7 +13,7 @@ from typing import Any
 from unbraid.config import MERGED, REPLICATES, Tree, check, combine, flatten, nearest
 from unbraid.errors import Refusal
 from unbraid.sweeps.experiment import Experiment
-from unbraid.worlds.stories import TASKS
+from unbraid.worlds.stories import TASKS, Stories
 
 SWEPT = (
     *("seed", "world", "dictionary", "training", "mechanisms", "baseline", "embedding", "data"),
@@ -73,7 +73,7 @@ def expand(data: Tree, source: str) -> list[Member]:
         where = f"{source} [sweep] {json.dumps(chosen)}" if chosen else source
         setting = {path: value for path, value in chosen.items() if path not in REPLICATES}
         members.append(Member(check(Experiment, tree, where), setting))
-    if data.get("tasks") and not any(member.experiment.is_taught for member in members):
+    if data.get("tasks") and not any(isinstance(member.experiment.world, Stories) for member in members):
         kind = members[0].experiment.world.tree()["kind"]
         raise Refusal(
             f"{source}: tasks were given, and a world of kind '{kind}' has none; accepted: world.kind = 'stories'"

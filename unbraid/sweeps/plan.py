@@ -13,13 +13,14 @@ from unbraid.dictionaries.baselines import KMedoids
 from unbraid.errors import Refusal
 from unbraid.sweeps.experiment import Experiment
 from unbraid.sweeps.grid import Member
+from unbraid.worlds.text import Text
 
 STACK_BYTES = 2 << 30
 """Larger stacks are split; a constant, so that a run has the same stacks on every machine."""
 
 
 MODELS_TOGETHER, SMALL_STEP = 16, 1 << 16
-"""So many models are taught together where a batch of one has at most so many numbers (stories × tokens × d_model).
+"""So many models are taught together where a batch of one has at most so many numbers (sequences × tokens × d_model).
 
 Sixteen together took .53 of the time of one by one at 16 × 95 × 16 numbers, and 1.5 of it at 64 × 95 × 64, where each
 has work enough for itself and fewer numbers stay in the cache (`make bench ONLY=models`).
@@ -41,7 +42,7 @@ def plan(members: Sequence[Member]) -> list[list[Member]]:
 def _most_together(group: Sequence[Member]) -> int:
     first = group[0].experiment
     if first.is_taught:
-        numbers = first.teaching.batch * first.stories.length * first.model.width
+        numbers = first.teaching.batch * first.asking.length * first.model.width
         return MODELS_TOGETHER if numbers <= SMALL_STEP else 1
     return max(1, STACK_BYTES // member_bytes(group[0])) if first.is_trained else len(group)
 
@@ -65,7 +66,7 @@ def refuse_too_large(members: Sequence[Member]) -> None:
     if needed > memory:
         smaller = "features, world.dimensions or samples in a batch or in data"
         if any(member.experiment.is_taught for member in members):
-            smaller = "layers, a smaller d_model or d_ff, or fewer stories in a batch"
+            smaller = "layers, a smaller d_model or d_ff, or fewer sequences in a batch"
         raise Refusal(
             f"one member of this size takes about {needed / 2**30:.1f} GiB and this machine has "
             f"{memory / 2**30:.1f} GiB; accepted: fewer {smaller}"
@@ -73,10 +74,14 @@ def refuse_too_large(members: Sequence[Member]) -> None:
 
 
 def _model_bytes(experiment: Experiment) -> int:
-    """Weights, gradients, two moments; and of a batch what each layer keeps to go back: streams, hidden, patterns."""
-    length = experiment.stories.length
-    sizes = experiment.model.sizes(length)
-    return 4 * (4 * sizes.weights + experiment.teaching.batch * length * sizes.kept)
+    """Weights, gradients, two moments; and of a batch what each layer keeps to go back: streams, hidden, patterns.
+
+    On a text every token has logits of the whole vocabulary.
+    """
+    model, world = experiment.model, experiment.asking
+    sizes, words = model.sizes(world.length), len(world.vocabulary) if isinstance(world, Text) else 0
+    weights, token = sizes.weights + 2 * words * model.width, sizes.kept + 3 * words
+    return 4 * (4 * weights + experiment.teaching.batch * world.length * token)
 
 
 def _untrained_bytes(experiment: Experiment) -> int:

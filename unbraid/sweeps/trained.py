@@ -20,11 +20,11 @@ def load_models(path: str | Path, index: int = 0) -> Models:
     run = Run.open(Path(path))
     stacks = plan(expand(run.config(), str(run.path)))
     if not 0 <= index < len(stacks) or not stacks[index][0].experiment.is_taught:
-        raise Refusal(f"{path} holds no models in stack {index}; accepted: a run on stories, stacks from 0")
+        raise Refusal(f"{path} holds no models in stack {index}; accepted: a run on stories or text, stacks from 0")
     first = stacks[index][0].experiment
     weights = {name: torch.from_numpy(array) for name, array in read_arrays(_weights(run, index)).items()}
     seeds = [member.experiment.seed for member in stacks[index]]
-    return models_of(first.model, first.stories.length, seeds, weights)
+    return models_of(first.model, first.asking.length, seeds, weights)
 
 
 def load_stack(path: str | Path, index: int = 0) -> Stack:

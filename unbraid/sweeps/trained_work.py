@@ -108,6 +108,9 @@ class TrainedWork(ABC, Generic[State, Report]):
         log = self.folder / "log.jsonl"
         if checkpoint and (not log.is_file() or log.stat().st_size < checkpoint.facts["log_bytes"]):
             checkpoint, passed_over = None, [*passed_over, f"{log} is shorter than the checkpoints say"]
+        if checkpoint and (unsaved := sorted(self.state.tensors().keys() - checkpoint.arrays.keys())):
+            older = f"the checkpoint at step {checkpoint.step} is of an older version: it has no '{unsaved[0]}'"
+            checkpoint, passed_over = None, [*passed_over, older]
         if checkpoint and (lack := self.lacks(checkpoint.step)):
             checkpoint, passed_over = None, [*passed_over, lack]
         for sentence in passed_over:

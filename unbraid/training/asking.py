@@ -1,4 +1,7 @@
-"""What a world must give for transformers to be taught on it: words, and questions asked somewhere among them."""
+"""What a world must give for transformers to be taught on it: words, and questions asked somewhere among them.
+
+Stories ask here and there; a text asks at every token for the next one.
+"""
 
 from typing import Protocol, runtime_checkable
 
@@ -7,7 +10,7 @@ from unbraid.axes import Int, Tensor
 
 @runtime_checkable
 class Asked(Protocol):
-    """Stories, where in them questions are asked, and the right answers."""
+    """Sequences, where in them questions are asked, and the right answers."""
 
     @property
     def tokens(self) -> Int[Tensor, "b t"]: ...
@@ -19,7 +22,7 @@ class Asked(Protocol):
 
 @runtime_checkable
 class Asking(Protocol):
-    """A world of stories: the same position always gives the same batch."""
+    """A world of stories or text: the same position always gives the same batch."""
 
     @property
     def vocabulary(self) -> tuple[str, ...]: ...

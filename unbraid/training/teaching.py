@@ -2,7 +2,8 @@
 
 batch → forward → cross-entropy of answers + the model's own costs + the constraints' → gradients → clip → AdamW
 
-Members share the stories; their losses are summed, and no weight, draw or clipping is shared: company does not matter.
+Asked for the next token of a text, at every token, they learn its language. Members share the batch; their losses are
+summed, and no weight, draw or clipping is shared: company does not matter.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,9 @@ from unbraid.training.adamw import AdamW, Laid
 from unbraid.training.asking import Asked, Asking
 from unbraid.training.schedule import MOST_STEPS, rate_factor, refuse_overfull
 from unbraid.training.step import Terms, refuse_infinite
+
+EXPLOSION = 10.0
+"""A gradient longer than this is counted as one that exploded."""
 
 
 class Teaching(Record):
@@ -49,6 +53,8 @@ class Pupils:
     adam: AdamW
     own_rates: Float[Tensor, "1 p"]
     """How much faster than others each number learns."""
+    explosions: Int[Tensor, "m"]
+    """So many steps had a gradient longer than `EXPLOSION`, before it was clipped."""
     step: int = 0
 
     @classmethod
@@ -61,20 +67,26 @@ class Pupils:
         """Pupils who begin with these weights, which are copied."""
         weights = Laid.out(models.parameters())
         rates = [torch.full((1, p[0].numel()), models.settings.rate_of(name)) for name, p in weights.named.items()]
-        return cls(models.with_parameters(weights.named), weights, AdamW.start(weights), torch.cat(rates, 1))
+        none, own = torch.zeros(models.members, dtype=torch.int64), torch.cat(rates, 1)
+        return cls(models.with_parameters(weights.named), weights, AdamW.start(weights), own, none)
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor of the state by a flat name; the same storage, not copies."""
         groups = {"models": self.weights.named, "mean": self.adam.mean.named, "square": self.adam.square.named}
-        return {f"{group}.{name}": tensor for group, named in groups.items() for name, tensor in named.items()}
+        flat = {f"{group}.{name}": tensor for group, named in groups.items() for name, tensor in named.items()}
+        return {**flat, "explosions": self.explosions}
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """What a step reports: its costs, which sum to what was descended, and the share of right answers before it."""
+    """What a step reports: its costs, which sum to what was descended, and the share of right answers before it.
+
+    `length` is that of the gradient, before it was clipped.
+    """
 
     terms: Terms
     accuracy: Float[Tensor, "m"]
+    length: Float[Tensor, "m"]
 
 
 def teach(pupils: Pupils, world: Asking, teaching: Teaching, constraints: Constraints) -> Iterator[Lesson]:
@@ -95,9 +107,9 @@ def learn(pupils: Pupils, batch: Asked, teaching: Teaching, constraints: Constra
     named = leaves.parameters()
     total = torch.stack(list(terms.values())).sum()  # over members too: members never share a weight
     gradients = torch.autograd.grad(total, list(named.values()))
-    _descend(pupils, torch.cat([gradient.flatten(1) for gradient in gradients], 1), teaching)
+    length = _descend(pupils, torch.cat([gradient.flatten(1) for gradient in gradients], 1), teaching)
     accuracy = (logits.argmax(-1) == batch.answers).float().mean((1, 2))
-    return Lesson({name: cost.detach() for name, cost in terms.items()}, accuracy)
+    return Lesson({name: cost.detach() for name, cost in terms.items()}, accuracy, length)
 
 
 def answer_loss(logits: Float[Tensor, "m b q c"], answers: Int[Tensor, "b q"]) -> Float[Tensor, "m"]:
@@ -108,13 +120,15 @@ def answer_loss(logits: Float[Tensor, "m b q c"], answers: Int[Tensor, "b q"]) -
 
 
 @torch.no_grad()
-def _descend(pupils: Pupils, gradient: Float[Tensor, "m p"], teaching: Teaching) -> None:
-    """Shorten each member's gradient where it is too long, and take AdamW's step."""
+def _descend(pupils: Pupils, gradient: Float[Tensor, "m p"], teaching: Teaching) -> Float[Tensor, "m"]:
+    """Shorten each member's gradient where it is too long, and take AdamW's step; how long they were."""
     lengths = torch.linalg.vector_norm(gradient, dim=1)
     refuse_infinite({"gradient": lengths}, pupils.step)
+    pupils.explosions += lengths > EXPLOSION
     if teaching.clip is not None:
         gradient.mul_((teaching.clip / lengths.clamp_min(1e-12)).clamp_max(1)[:, None])
     rate = torch.as_tensor(teaching.learning_rate).expand(pupils.models.members)
     rate = rate.to(gradient.dtype)[:, None] * rate_factor(pupils.step, teaching) * pupils.own_rates
     pupils.step += 1
     pupils.adam.update(pupils.weights.row, gradient, rate, teaching.weight_decay, age=pupils.step)
+    return lengths

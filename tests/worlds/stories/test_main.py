@@ -45,6 +45,6 @@ def test_what_the_last_answer_follows_from_is_marked():
 
 def test_the_configuration_in_the_docs_gives_a_task_what_it_needs():
     members = expand(tomllib.loads(DOCS.split("```toml\n")[1].split("```")[0]), "docs")
-    found = {(m.experiment.stories.task, m.experiment.stories.rounds, m.experiment.model.layers) for m in members}
+    found = {(m.experiment.asking.task, m.experiment.asking.rounds, m.experiment.model.layers) for m in members}
     assert found == {("one_fact", 3, 2), ("two_facts", 3, 3)}
     assert len(members) == 10

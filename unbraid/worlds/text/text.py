@@ -1,7 +1,7 @@
 """Text, in which every token is asked for the next one: a world without planted factors (seed 001).
 
-Training sees windows that begin anywhere, as drawn from the seed and the position. The part that is kept to be predicted
-is read as windows one after the other, in which every token but the first of all is predicted once.
+Training sees windows that begin anywhere, as drawn from the seed and the position. The part that is kept to be
+predicted is read as windows one after the other, in which every token but the first of all is predicted once.
 """
 
 from collections.abc import Iterator
