@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.models.gauge import independent
+from tests.models.gauge import independent, independent_energy
 from tests.models.gauge.cases import Case
 from unbraid.models.gauge.beliefs import Beliefs
 from unbraid.models.gauge.frames import turns
@@ -37,7 +37,7 @@ def held_by(case, priors):
 def surroundings(case, priors, token, prior=ALPHA):
     seen = slice(0, token + 1)
     frames = independent.frames(case.phi, case.heads)
-    return independent.Surroundings(
+    return independent_energy.Surroundings(
         case.heads,
         frames[token],
         case.means[seen],
@@ -73,8 +73,8 @@ def test_gradients_are_those_of_finite_differences_or_as_published(sign, case, p
     means, covariances = (a + b for a, b in zip(own_slopes(case, told), own_slopes(case, drawn), strict=True))
     for token in range(5):
         around = surroundings(case, priors, token)
-        numeric = independent.numeric_gradients(around, case.means[token], case.covariances[token])
-        by_hand = independent.gradients(around, case.means[token], case.covariances[token], sign)
+        numeric = independent_energy.numeric_gradients(around, case.means[token], case.covariances[token])
+        by_hand = independent_energy.gradients(around, case.means[token], case.covariances[token], sign)
         np.testing.assert_allclose(means[token], by_hand[0], atol=1e-9)
         np.testing.assert_allclose(covariances[token], by_hand[1], atol=1e-9)
         if sign == "corrected":
@@ -97,8 +97,8 @@ def test_one_step_is_the_natural_gradient(case, priors):
         matrix = (turn[:, :, :, None] @ unfold(one.covariance, family.width) @ turn.mT[:, :, :, None])[0, 0]
         for token in range(5):
             around = surroundings(case, priors, token)
-            by = independent.gradients(around, case.means[token], case.covariances[token])
-            move, grow = independent.natural_step(case.means[token], case.covariances[token], *by, 1e-3, 1e-6)
+            by = independent_energy.gradients(around, case.means[token], case.covariances[token])
+            move, grow = independent_energy.natural_step(case.means[token], case.covariances[token], *by, 1e-3, 1e-6)
             np.testing.assert_allclose(means[token], (case.means[token] + move)[family.columns], atol=1e-10)
             for head, block in enumerate(case.owned[first : first + family.heads]):
                 expected = (case.covariances[token] + grow)[block, block]
@@ -116,7 +116,7 @@ def test_frames_turn_down_the_gradient(case, priors):
     before, moved = (turns(frames, {1})[1][0, 0] for frames in (case.frames, after.frames))
     for token in range(5):
         around = surroundings(case, priors, token, prior=0.0)
-        slope = independent.numeric_gradients(around, case.means[token], case.covariances[token])[2]
+        slope = independent_energy.numeric_gradients(around, case.means[token], case.covariances[token])[2]
         left = (moved[token] @ before[token].T).numpy()
         turn = np.array([left[2, 1] - left[1, 2], left[0, 2] - left[2, 0], left[1, 0] - left[0, 1]]) / 2
         np.testing.assert_allclose(turn, -rate * slope, atol=1e-7 * rate + 1e-10)
@@ -157,8 +157,8 @@ def test_it_falls(case, priors):
         first += family.heads
     for token in range(5):
         around = surroundings(case, priors, token)
-        before = independent.energy(around, case.means[token], case.covariances[token])
-        assert independent.energy(around, means[token], covariances[token]) < before
+        before = independent_energy.energy(around, case.means[token], case.covariances[token])
+        assert independent_energy.energy(around, means[token], covariances[token]) < before
 
 
 def test_where_all_believe_alike_nothing_moves(rng):

@@ -1,4 +1,4 @@
-"""A gauge transformer is the published formulas put together: from tokens to beliefs, what heads read, costs, answers."""
+"""A gauge transformer is the published formulas put together: tokens to beliefs, what heads read, costs, answers."""
 
 import numpy as np
 import pytest
