@@ -10,10 +10,11 @@ from unbraid.studies.plans import Study, study_of
 from unbraid.studies.results import Results
 from unbraid.studies.rules import together
 from unbraid.studies.seed_000 import SEED_000
+from unbraid.studies.seed_001 import SEED_001
 from unbraid.studies.seed_002 import SEED_002
 from unbraid.studies.seed_003 import SEED_003
 
-CLAIMS: dict[str, Claim] = {claim.id: claim for claim in (*SEED_000, *SEED_002, *SEED_003)}
+CLAIMS: dict[str, Claim] = {claim.id: claim for claim in (*SEED_000, *SEED_001, *SEED_002, *SEED_003)}
 
 NOT_RUN = "not run"
 
