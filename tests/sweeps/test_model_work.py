@@ -85,7 +85,7 @@ def test_a_run_of_models_leaves_scores_with_chance_and_differences(whole: Run):
     assert {"accuracy", "support_best", "support_mass", "spread", "separation", "head_cka", "seconds"} <= metrics.keys()
     assert metrics["accuracy"]["ceiling"] == 1
     assert len(metrics["accuracy"]["members"]) == 2
-    world = expand(whole.config(), "c")[0].experiment.stories
+    world = expand(whole.config(), "c")[0].experiment.asking
     assert metrics["accuracy"]["chance"] == pytest.approx(world.shortcuts()["chance"])
     assert {one["metric"] for one in scores["differences"]} >= {"accuracy", "support_best", "head_cosine"}
     assert all(one["pairs"] == 2 for one in scores["differences"])
@@ -192,7 +192,7 @@ def test_a_run_of_models_holds_no_dictionary(whole: Run):
 
 def test_models_are_read_back_as_they_were_taught(whole: Run):
     models = load_models(whole.path, 3)
-    world = expand(whole.config(), "c")[0].experiment.stories
+    world = expand(whole.config(), "c")[0].experiment.asking
     assert models.seeds == (1,)
     batch = world.batch(0, 1, split="evaluation")
     said = models.read(models.forward(batch.tokens), batch.asked)[0, 0].argmax(-1)
