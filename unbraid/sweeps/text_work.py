@@ -11,6 +11,7 @@ from unbraid.config import Tree
 from unbraid.errors import Refusal
 from unbraid.examining.continuing import continue_text
 from unbraid.examining.language import counted, first_windows, measures, predict, watch
+from unbraid.examining.uniformity import diagnose, lines
 from unbraid.files import read_record, write_arrays, write_json
 from unbraid.progress import Watcher
 from unbraid.runs import Run
@@ -23,6 +24,8 @@ from unbraid.worlds.text import Text
 
 WRITTEN = 120
 """So many tokens the first member of each setting goes on for."""
+LOOKED_AT = 10
+"""Every so many lines of the log heads are looked at, as the seed does."""
 PROMPT = 32
 """From so many tokens of what is to be predicted, or fewer where the context is shorter."""
 
@@ -49,9 +52,18 @@ class TextWork(TaughtWork):
             "explosions": self.state.explosions.tolist(),
         }
 
+    def look(self) -> None:
+        """Tell now and then how the heads of the run's first model look, as the seed does."""
+        every = self.saving.log_every * LOOKED_AT
+        if self.index == 0 and self.state.step and self.state.step % every == 0:
+            first = self.state.models.member(0)
+            self.watcher.say(f"step {self.state.step} of the first model")
+            for line in lines(first, first_windows(self.world, 1)):
+                self.watcher.say(line)
+
     def score(self) -> None:
         seconds = self.seconds
-        found = predict(self.state.models, self.world, self.examining.heads)
+        found = predict(self.state.models, self.world, self.examining.heads, diagnose)
         shown = self.first_of_settings() if self.examining.shown else []
         tokens = first_windows(self.world, self.examining.shown)
         patterns = {f"pattern.{place}": watch(self.state.models.member(place), tokens) for place in shown}

@@ -1,0 +1,120 @@
+"""Look at how far a model's heads are from looking everywhere alike, and at how different the beliefs are behind it.
+
+row_std, sharpness, effective_keys   m l h   of every head (metrics/uniformity)
+row_std_uniform                      m       what exactly uniform attention has at this length: the floor of row_std
+kl_mean, kl_std                      m l h   of gauge heads, over queries and the keys before them (metrics/diversity)
+
+As scores: row_std and sharpness of all heads of the last layer, and of those of each kind (`sharpness_l0` of scalar
+heads); how many heads of any layer the seed would call sharp, or medium; and what its [DIVERSITY] block says.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from unbraid.axes import Int, Tensor
+from unbraid.metrics import attention, uniformity
+from unbraid.metrics.diversity import Diversity, causal_spread, diversity
+from unbraid.models import Models
+
+Named = dict[str, Tensor]
+BELIEFS = ("mean", "variance", "frame")
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Scores `m` and their chance `m`, and tables `m l h`."""
+
+    values: Named
+    chance: Named
+    tables: Named
+
+
+@torch.no_grad()
+def diagnose(one: Models, tokens: Int[Tensor, "b t"]) -> Diagnosis:
+    """Of a single member, on these windows."""
+    recorded = _recorded(one, tokens)
+    parts = [_layer(one, recorded, layer, tokens) for layer in range(one.settings.layers)]
+    tables = {name: torch.stack([part[name] for part in parts], 1) for name in parts[0]}
+    floor = uniformity.uniform_row_std(tokens.shape[1], uniformity.is_self_masked(recorded[_at(0, "pattern")]))
+    tables["row_std_uniform"] = torch.tensor([floor])
+    values = _values(one, tables)
+    chance = {name: torch.tensor([floor]) for name in values if name.startswith("row_std")}
+    chance |= {name: torch.zeros(1) for name in values if name.startswith("sharpness")}
+    if (beliefs := _beliefs(one, recorded)) is not None:
+        values |= {name: torch.tensor([value]) for name, value in _told(beliefs).items()}
+    return Diagnosis(values, chance, tables)
+
+
+@torch.no_grad()
+def lines(one: Models, tokens: Int[Tensor, "b t"]) -> list[str]:
+    """What the seed prints while it trains: a line a head of the last layer, and the [DIVERSITY] block."""
+    recorded = _recorded(one, tokens[:1])
+    pattern = recorded[_at(one.settings.layers - 1, "pattern")]
+    floor = uniformity.uniform_row_std(tokens.shape[1], uniformity.is_self_masked(pattern))
+    found = uniformity.row_std(pattern)[0].tolist()
+    said = [
+        f"Head {head} ({label}): row_std={value:.4f} [{uniformity.classify(value)}] (uniform: {floor:.4f})"
+        for head, (label, value) in enumerate(zip(one.settings.head_labels, found, strict=True))
+    ]
+    beliefs = _beliefs(one, recorded)
+    return said if beliefs is None else [*said, *str(beliefs).splitlines()]
+
+
+def _at(layer: int, hook: str) -> str:
+    return f"blocks.{layer}.attn.hook_{hook}"
+
+
+def _recorded(one: Models, tokens: Int[Tensor, "b t"]) -> Named:
+    known = one.settings.hooks()
+    wanted = [_at(layer, hook) for layer in range(one.settings.layers) for hook in ("pattern", "kl")]
+    wanted += [f"embed.hook_{part}" for part in BELIEFS]
+    return one.forward(tokens, [name for name in wanted if name in known]).recorded
+
+
+def _layer(one: Models, recorded: Named, layer: int, tokens: Int[Tensor, "b t"]) -> Named:
+    pattern = recorded[_at(layer, "pattern")]
+    keys = attention.allowed(tokens != 0, one.settings.causal)
+    if uniformity.is_self_masked(pattern):
+        keys = uniformity.without_self(keys)
+    found = {
+        "row_std": uniformity.row_std(pattern),
+        "sharpness": uniformity.sharpness(pattern, keys),
+        "effective_keys": uniformity.effective_keys(pattern, keys),
+    }
+    if (kl := recorded.get(_at(layer, "kl"))) is not None:
+        found["kl_mean"], found["kl_std"] = causal_spread(kl)
+    return found
+
+
+def _values(one: Models, tables: Named) -> Named:
+    labels, last = one.settings.head_labels, {name: table[:, -1] for name, table in tables.items() if table.dim() == 3}
+    values: Named = {}
+    for name in ("row_std", "sharpness"):
+        values[name] = last[name].mean(-1)
+        for label in dict.fromkeys(labels):
+            own = torch.tensor([each == label for each in labels])
+            values[f"{name}_{label.replace('ℓ', 'l')}"] = last[name][:, own].mean(-1)
+    values["sharp_heads"] = (tables["row_std"] > uniformity.SHARP).double().sum((1, 2))
+    values["medium_heads"] = (tables["row_std"] > uniformity.MEDIUM).double().sum((1, 2)) - values["sharp_heads"]
+    return values
+
+
+def _beliefs(one: Models, recorded: Named) -> Diversity | None:
+    """Of the first sequence, where tokens hold any; divergences as the last layer has them."""
+    if "embed.hook_mean" not in recorded:
+        return None
+    mean, variance, frame = (recorded[f"embed.hook_{part}"][0, 0] for part in BELIEFS)
+    return diversity(mean, variance, frame, recorded[_at(one.settings.layers - 1, "kl")][0, 0])
+
+
+def _told(beliefs: Diversity) -> dict[str, float]:
+    return {
+        "kl_mean": beliefs.kl.mean,
+        "kl_std": beliefs.kl.std,
+        "mean_distance": beliefs.mean_distance,
+        "frame_deviation": beliefs.frame_deviation,
+        "variance_least": beliefs.variance_least,
+        "variance_mean": beliefs.variance_mean,
+        "variance_most": beliefs.variance_most,
+    }
