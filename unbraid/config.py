@@ -6,7 +6,7 @@ import json
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union
+from typing import Annotated, Any, TypeVar, Union
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -36,10 +36,6 @@ FIRST_TASK = "one_fact"
 
 class Record(BaseModel):
     """A named group of settings: frozen, strictly typed, with no unknown names."""
-
-    if TYPE_CHECKING:
-
-        def __hash__(self) -> int: ...  # pydantic gives frozen records one
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False, validate_default=True)
 

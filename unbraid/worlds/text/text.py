@@ -47,6 +47,9 @@ class Text(Record):
                 )
         return self
 
+    def __hash__(self) -> int:
+        return hash((type(self), *self.tree().items()))
+
     @cached_property
     def made(self) -> Tokenised:
         """The text as numbers."""
