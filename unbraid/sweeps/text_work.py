@@ -7,15 +7,20 @@ log.jsonl            beside what every log of models has: loss and perplexity of
                      before it was clipped, and how many steps so far had one longer than 10
 """
 
+from collections.abc import Callable
+
+from unbraid.axes import Tensor
 from unbraid.config import Tree
 from unbraid.errors import Refusal
 from unbraid.examining.continuing import continue_text
-from unbraid.examining.language import counted, first_windows, measures, predict, watch
+from unbraid.examining.language import Diagnose, counted, first_windows, measures, predict, watch
 from unbraid.files import read_record, write_arrays, write_json
+from unbraid.models import Models
 from unbraid.progress import Watcher
 from unbraid.runs import Run
 from unbraid.signals import StopSignals
 from unbraid.sweeps.grid import Member
+from unbraid.sweeps.summary import label
 from unbraid.sweeps.taught_work import TaughtWork
 from unbraid.sweeps.trained_work import arrays
 from unbraid.training.teaching import Lesson
@@ -25,6 +30,13 @@ WRITTEN = 120
 """So many tokens the first member of each setting goes on for."""
 PROMPT = 32
 """From so many tokens of what is to be predicted, or fewer where the context is shorter."""
+
+DIAGNOSE: Diagnose | None = None
+"""Tells the scores of heads, where there is somebody to do it."""
+LINES: Callable[[Models, Tensor], list[str]] | None = None
+"""Tells what heads do in lines for a person to read, while models are taught."""
+LOGGED = 10
+"""Of so many lines of the log, heads are told of once."""
 
 
 class TextWork(TaughtWork):
@@ -49,9 +61,19 @@ class TextWork(TaughtWork):
             "explosions": self.state.explosions.tolist(),
         }
 
+    def look(self) -> None:
+        """Every so often, say what heads do: of the first member of each setting."""
+        if LINES is None or self.state.step == 0 or self.state.step % (LOGGED * self.saving.log_every):
+            return
+        tokens = first_windows(self.world, self.examining.heads)
+        for place in self.first_of_settings():
+            self.watcher.say(f"step {self.state.step}, {label(self.group[place].setting)}")
+            for line in LINES(self.state.models.member(place), tokens):
+                self.watcher.say(line)
+
     def score(self) -> None:
         seconds = self.seconds
-        found = predict(self.state.models, self.world, self.examining.heads)
+        found = predict(self.state.models, self.world, self.examining.heads, DIAGNOSE)
         shown = self.first_of_settings() if self.examining.shown else []
         tokens = first_windows(self.world, self.examining.shown)
         patterns = {f"pattern.{place}": watch(self.state.models.member(place), tokens) for place in shown}
