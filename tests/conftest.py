@@ -66,13 +66,24 @@ def keep_as_shards():
 
 @pytest.fixture
 def pretend_to_capture(keep_as_shards):
-    """Activations of nothing, where a configuration says that it has those of a model: nobody needs the model."""
+    """Activations of nothing, where a configuration says that it has those of a model: nobody needs the model.
+
+    And a text of nothing where it names a real one.
+    """
 
     def pretend(config):
         from unbraid.capture.manifest import read_manifest
         from unbraid.worlds.activations import source_of
 
-        source = source_of(config.get("world", {}))
+        world = config.get("world", {})
+        if world.get("kind") == "text":
+            from unbraid.worlds.text.corpus import NAMED
+
+            for part in ("train.txt", "valid.txt"):
+                path = NAMED[world["text"]] / part
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text("nothing is told here\n" * 100)
+        source = source_of(world)
         if source is not None:
             keep_as_shards(source.folder, torch.randn(400, 12))
             manifest = read_manifest(source.folder)

@@ -47,3 +47,12 @@ def test_several_runs_are_one_work():
     assert whole.share == (100 + 25 * 4) / 400
     second.advance(1, 100)
     assert whole.share == 1
+
+
+def test_a_language_model_shows_loss_and_perplexity_and_its_loss_once():
+    out = io.StringIO()
+    lines = Lines(Console(width=120, file=out))
+    lines.plan([(100, 1.0)])
+    terms = {"answers": [2.0, 3.0], "orthogonality": [0.1, 0.1]}
+    lines.show(0, {"step": 50, "terms": terms, "accuracy": [0.5, 0.5], "loss": [2.0, 3.0], "perplexity": [7.4, 20.1]})
+    assert "loss 2.5  perplexity 13.8  accuracy 0.5  orthogonality 0.1" in out.getvalue()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from unbraid.dictionaries import BatchTopK, Dictionary, Gated, JumpRelu, Relu, Stack, TopK, Variational
     from unbraid.estimator import SparseAutoencoder
     from unbraid.examining import Examining, examine
+    from unbraid.examining.continuing import continue_text
     from unbraid.mechanisms import Matryoshka, Mechanism, Sparsity
     from unbraid.models import Models, Transformer
     from unbraid.reports.recovery_figures import draw_recovery
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from unbraid.training.fit import fit
     from unbraid.training.schedule import Training
     from unbraid.training.teaching import Teaching
-    from unbraid.worlds import Activations, Stories, Superposition, World
+    from unbraid.worlds import Activations, Stories, Superposition, Text, World
 
 __version__ = "0.1.0"
 
@@ -54,11 +55,13 @@ _HOMES = {
     "Stories": "unbraid.worlds",
     "Superposition": "unbraid.worlds",
     "Teaching": "unbraid.training.teaching",
+    "Text": "unbraid.worlds",
     "TopK": "unbraid.dictionaries",
     "Training": "unbraid.training.schedule",
     "Transformer": "unbraid.models",
     "Variational": "unbraid.dictionaries",
     "World": "unbraid.worlds",
+    "continue_text": "unbraid.examining.continuing",
     "draw_recovery": "unbraid.reports.recovery_figures",
     "examine": "unbraid.examining",
     "fit": "unbraid.training.fit",
@@ -86,11 +89,13 @@ __all__ = [
     "Stories",
     "Superposition",
     "Teaching",
+    "Text",
     "TopK",
     "Training",
     "Transformer",
     "Variational",
     "World",
+    "continue_text",
     "draw_recovery",
     "examine",
     "fit",

@@ -15,6 +15,7 @@ from unbraid.files import read_arrays, read_json
 from unbraid.progress import Silent
 from unbraid.reports.findings import read_findings
 from unbraid.runs import Run, read_log
+from unbraid.sweeps import text_work
 from unbraid.sweeps.execute import execute, works
 from unbraid.sweeps.grid import expand
 from unbraid.sweeps.trained import load_models
@@ -105,6 +106,17 @@ def test_killed_at_any_step_it_goes_on_to_the_same_bits(stack: int, step: int, w
     assert results(run) == results(whole)
 
 
+def test_heads_are_told_of_every_tenth_line_of_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
+    seen: list[tuple[int, ...]] = []
+    monkeypatch.setattr(text_work, "LINES", lambda one, tokens: seen.append(tokens.shape) or [f"member {one.seeds[0]}"])
+    run = make(tmp_path, "told", CONFIG.replace("steps = 9", "steps = 41"))
+    execute(run, Silent())
+    said = capsys.readouterr().err.splitlines()
+    assert said[:4] == ["step 20, none", "member 0", "step 40, none", "member 0"]
+    assert set(seen) == {(4, 12)}
+    assert len(said) == 2 * 2 * 4
+
+
 def test_explosions_are_counted_through_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("unbraid.training.teaching.EXPLOSION", 0.0)
     run = make(tmp_path, "wild", CONFIG)
@@ -119,9 +131,10 @@ def test_a_checkpoint_of_an_older_version_is_passed_over(
     tmp_path: Path, whole: Run, capsys: pytest.CaptureFixture[str]
 ):
     run, full = make(tmp_path, "older", CONFIG), Pupils.tensors
-    with pytest.raises(Killed), pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Pupils, "tensors", lambda self: {n: t for n, t in full(self).items() if n != "explosions"})
-        execute(run, Dying(0, 5))
+        with pytest.raises(Killed):
+            execute(run, Dying(0, 5))
     execute(run, Silent())
     assert "is of an older version: it has no 'explosions'" in capsys.readouterr().err
     assert results(run) == results(whole)

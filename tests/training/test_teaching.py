@@ -133,3 +133,23 @@ def test_what_cannot_be_is_refused_before_the_first_step():
         next(teach(pupils, WORLD, Teaching(), {"loud": Loud(layers=(0, 2))}))
     with pytest.raises(Refusal, match="do not fit in 5 steps"):
         check(Teaching, {"steps": 5, "warmup_steps": 4, "decay_steps": 2}, "teaching")
+
+
+def test_a_lesson_tells_the_length_of_the_gradient_before_it_is_clipped():
+    pupils, batch = begin(SHAPES["causal"], [0, 1]), WORLD.batch(0, 9)
+    leaves = pupils.models.leaves()
+    loss = answer_loss(leaves.read(leaves.forward(batch.tokens), batch.asked), batch.answers)
+    gradients = torch.autograd.grad(loss.sum(), list(leaves.parameters().values()))
+    expected = torch.cat([gradient.flatten(1) for gradient in gradients], 1).norm(dim=1)
+    lesson = learn(pupils, batch, teaching([1e-2, 1e-2], clip=1e-3), {})
+    torch.testing.assert_close(lesson.length, expected)
+
+
+def test_steps_with_long_gradients_are_counted_member_by_member(monkeypatch):
+    monkeypatch.setattr("unbraid.training.teaching.EXPLOSION", 1.0)
+    pupils = begin(SHAPES["causal"], [0, 1])
+    settings, weights = teaching([1e-2, 1e-2], steps=5, warmup_steps=0), loud([0.0, 1e4])
+    lengths = torch.stack([lesson.length for lesson in teach(pupils, WORLD, settings, weights)])
+    assert pupils.explosions.tolist() == (lengths > 1).sum(0).tolist()
+    assert pupils.explosions[1] == 5
+    assert "explosions" in pupils.tensors()

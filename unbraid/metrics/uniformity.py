@@ -11,7 +11,7 @@ query variation = mean distance |β_t - β_t'| of two of the first 20 rows (publ
 The causal mask alone makes rows differ and vary: the floor of row_std falls with N (N = 24 without the diagonal reads
 MEDIUM), and uniform attention to what came before has a query variation of .50 at 12 tokens. Neither tells of content.
 The most that row_std can be falls too, √(N - 2)/N: from N = 98 no head at all can read SHARP, from N = 398 none
-MEDIUM. And it does not see a head that looks at its own token alone: without the diagonal that has 0, less than uniform.
+MEDIUM. And it does not see a head that looks at its own token alone: without the diagonal that has 0.
 """
 
 import math

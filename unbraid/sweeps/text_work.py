@@ -17,6 +17,7 @@ from unbraid.progress import Watcher
 from unbraid.runs import Run
 from unbraid.signals import StopSignals
 from unbraid.sweeps.grid import Member
+from unbraid.sweeps.summary import label
 from unbraid.sweeps.taught_work import TaughtWork
 from unbraid.sweeps.trained_work import arrays
 from unbraid.training.teaching import Lesson
@@ -24,10 +25,10 @@ from unbraid.worlds.text import Text
 
 WRITTEN = 120
 """So many tokens the first member of each setting goes on for."""
-LOOKED_AT = 10
-"""Every so many lines of the log heads are looked at, as the seed does."""
 PROMPT = 32
 """From so many tokens of what is to be predicted, or fewer where the context is shorter."""
+LOGGED = 10
+"""Of so many lines of the log, heads are told of once."""
 
 
 class TextWork(TaughtWork):
@@ -53,13 +54,12 @@ class TextWork(TaughtWork):
         }
 
     def look(self) -> None:
-        """Tell now and then how the heads of the run's first model look, as the seed does."""
-        every = self.saving.log_every * LOOKED_AT
-        if self.index == 0 and self.state.step and self.state.step % every == 0:
-            first = self.state.models.member(0)
-            self.watcher.say(f"step {self.state.step} of the first model")
-            for line in lines(first, first_windows(self.world, 1)):
-                self.watcher.say(line)
+        """Every so often, say what the heads of the run's first model do, as the seed did."""
+        if self.index or self.state.step == 0 or self.state.step % (LOGGED * self.saving.log_every):
+            return
+        self.watcher.say(f"step {self.state.step}, {label(self.group[0].setting)}")
+        for line in lines(self.state.models.member(0), first_windows(self.world, 1)):
+            self.watcher.say(line)
 
     def score(self) -> None:
         seconds = self.seconds

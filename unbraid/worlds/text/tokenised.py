@@ -24,7 +24,7 @@ HOME = Path("tokens")
 class Tokenised:
     units: Units
     training: Int[np.ndarray, "n"]
-    validation: Int[np.ndarray, "n"]
+    validation: Int[np.ndarray, "p"]
     characters: int
     """Of the validation text."""
     fingerprint: str
