@@ -31,6 +31,11 @@ class Transformer(Record):
     def head_width(self) -> int:
         return self.d_model // self.heads
 
+    @property
+    def head_labels(self) -> tuple[str, ...]:
+        """What the heads of a layer are called, each by its kind."""
+        return (self.attention.kind,) * self.heads
+
     @model_validator(mode="after")
     def fit_together(self) -> Self:
         if self.d_model % self.heads:
