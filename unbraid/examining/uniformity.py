@@ -112,6 +112,8 @@ def _told(beliefs: Diversity) -> dict[str, float]:
     return {
         "kl_mean": beliefs.kl.mean,
         "kl_std": beliefs.kl.std,
+        "kl_mean_causal": beliefs.causal_kl.mean,
+        "kl_std_causal": beliefs.causal_kl.std,
         "mean_distance": beliefs.mean_distance,
         "frame_deviation": beliefs.frame_deviation,
         "variance_least": beliefs.variance_least,
