@@ -52,10 +52,8 @@ def test_gradients_are_those_of_autograd(rng):
     prior = torch.distributions.kl_divergence(law, as_torch(around.prior_mean, around.prior_covariance))
     whole = 0.7 * prior + 1.3 * (torch.softmax(-values / 5.0, 0) * values).sum()
     assert energy(around, mean, covariance) == pytest.approx(whole.item(), rel=1e-12)
-    whole.backward()
-    told = gradients(around, mean, covariance)
-    np.testing.assert_allclose(told[0], at[0].grad, atol=1e-10)
-    np.testing.assert_allclose(told[1], at[1].grad, atol=1e-10)
+    for told, true in zip(gradients(around, mean, covariance), torch.autograd.grad(whole, at), strict=True):
+        np.testing.assert_allclose(told, true, atol=1e-10)
 
 
 def test_the_published_sign_is_wrong_where_the_attention_is_not_even(rng):
@@ -82,8 +80,9 @@ def test_published_and_corrected_differ_only_by_how_the_attention_moves(rng):
     assert np.trace(wrong[1] @ tilt) == pytest.approx((up - down) / 2, rel=1e-6)
     alone = {name: getattr(around, name)[:1] for name in ("key_means", "key_covariances", "key_back")}
     one = Surroundings(**{**vars(around), **alone})
-    for which in (0, 1):
-        np.testing.assert_allclose(*(gradients(one, mean, covariance, f)[which] for f in ("corrected", "published")))
+    forms = [gradients(one, mean, covariance, form) for form in ("corrected", "published")]
+    for right, wrong in zip(*forms, strict=True):
+        np.testing.assert_allclose(right, wrong, atol=1e-12)
 
 
 def test_the_cases_drawn_attend_to_more_than_one_key_and_not_evenly(rng):
