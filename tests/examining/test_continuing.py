@@ -20,7 +20,7 @@ def models() -> Models:
 
 
 def test_at_temperature_0_it_is_the_likeliest_token_each_time(models: Models):
-    (written, _) = continue_text(models, WORLD, "the mill and the ", 5, temperature=0)
+    (written, _) = continue_text(models, WORLD, "the mill and the ", 5, temperature=0.0)
     tokens = WORLD.made.units.encode("the mill and the ").tolist()
     for _ in range(5):
         seen = torch.tensor([tokens[-8:]])

@@ -31,7 +31,7 @@ def test_a_model_without_queries_looks_at_every_key_alike(model, tokens):
     for layer in range(2):
         model.weights[f"blocks.{layer}.attn.qkv"][:, :8] = 0  # the queries
     found = diagnose(model, tokens)
-    assert found.chance["row_std"].item() == pytest.approx(uniform_row_std(TOKENS, self_masked=False), abs=1e-9)
+    assert found.chance["row_std"].item() == pytest.approx(uniform_row_std(TOKENS, self_masked=False), abs=1e-7)
     assert found.values["row_std"].item() == pytest.approx(found.chance["row_std"].item(), abs=1e-6)
     assert found.values["sharpness"].item() == pytest.approx(found.chance["sharpness"].item(), abs=1e-4)
     assert found.values["sharp_heads"].item() == found.values["medium_heads"].item() == 0
@@ -76,7 +76,7 @@ def test_beliefs_are_told_in_the_seeds_words(tokens):
 def test_a_model_that_does_not_see_itself_has_the_floor_of_one(tokens):
     model = gauge(self_attention=False)
     found, name = diagnose(model, tokens), "blocks.0.attn.hook_pattern"
-    assert found.chance["row_std"].item() == pytest.approx(uniform_row_std(TOKENS, self_masked=True), abs=1e-9)
+    assert found.chance["row_std"].item() == pytest.approx(uniform_row_std(TOKENS, self_masked=True), abs=1e-7)
     below = torch.ones(TOKENS, TOKENS).tril(-1).bool()
     below[0, 0] = True
     expected = sharpness(model.forward(tokens, [name]).recorded[name], below.expand(3, TOKENS, TOKENS))
