@@ -81,3 +81,17 @@ def test_a_model_that_does_not_see_itself_has_the_floor_of_one(tokens):
     below[0, 0] = True
     expected = sharpness(model.forward(tokens, [name]).recorded[name], below.expand(3, TOKENS, TOKENS))
     torch.testing.assert_close(found.tables["sharpness"][:, 0], expected)
+
+
+def test_random_beliefs_are_about_as_sharp_as_the_theory_says():
+    """Before teaching the means of tokens are drawn: the theory's own case, but for positions and so few tokens."""
+    settings = Gauge(
+        irreps="4x0e + 4x1e + 4x2e", kappa=0.5, positions="none", self_attention=False, frame_deviation=1.0
+    )
+    model = start_models(settings, 400, 64, 12, [0])
+    tokens = torch.randint(1, 400, (16, 64), generator=torch.Generator().manual_seed(0))
+    found = diagnose(model, tokens)
+    for label in ("l0", "l1", "l2"):
+        expected = found.values[f"expected_sharpness_{label}"].item()
+        assert found.values[f"sharpness_{label}"].item() == pytest.approx(expected, abs=0.1)
+        assert expected > 0.2

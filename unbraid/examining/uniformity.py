@@ -3,6 +3,8 @@
 row_std, sharpness, effective_keys   m l h   of every head (metrics/uniformity)
 row_std_uniform                      m       what exactly uniform attention has at this length: the floor of row_std
 kl_mean, kl_std                      m l h   of gauge heads, over queries and the keys before them (metrics/diversity)
+expected_sharpness                   m 1 h   of the first layer's gauge heads, if beliefs as far apart were drawn
+                                             at random (metrics/kl_spread)
 
 As scores: row_std and sharpness of all heads of the last layer, and of those of each kind (`sharpness_l0` of scalar
 heads); how many heads of any layer the seed would call sharp, or medium; and what its [DIVERSITY] block says.
@@ -12,10 +14,13 @@ from dataclasses import dataclass
 
 import torch
 
-from unbraid.axes import Int, Tensor
+from unbraid.axes import Float, Int, Tensor
 from unbraid.metrics import attention, uniformity
 from unbraid.metrics.diversity import Diversity, causal_spread, diversity
-from unbraid.models import Models
+from unbraid.metrics.kl_spread import Statistics, expected_sharpness
+from unbraid.models import GaugeModels, Models
+from unbraid.models.gauge import Family
+from unbraid.models.gauge.frames import turns
 
 Named = dict[str, Tensor]
 BELIEFS = ("mean", "variance", "frame")
@@ -38,6 +43,8 @@ def diagnose(one: Models, tokens: Int[Tensor, "b t"]) -> Diagnosis:
     tables = {name: torch.stack([part[name] for part in parts], 1) for name in parts[0]}
     floor = uniformity.uniform_row_std(tokens.shape[1], uniformity.is_self_masked(recorded[_at(0, "pattern")]))
     tables["row_std_uniform"] = torch.tensor([floor])
+    if isinstance(one, GaugeModels):
+        tables["expected_sharpness"] = _expected(one, recorded, tokens.shape[1])[None, None]
     values = _values(one, tables)
     chance = {name: torch.tensor([floor]) for name in values if name.startswith("row_std")}
     chance |= {name: torch.zeros(1) for name in values if name.startswith("sharpness")}
@@ -90,7 +97,9 @@ def _layer(one: Models, recorded: Named, layer: int, tokens: Int[Tensor, "b t"])
 def _values(one: Models, tables: Named) -> Named:
     labels, last = one.settings.head_labels, {name: table[:, -1] for name, table in tables.items() if table.dim() == 3}
     values: Named = {}
-    for name in ("row_std", "sharpness"):
+    for name in ("row_std", "sharpness", "expected_sharpness"):
+        if name not in last:
+            continue
         values[name] = last[name].mean(-1)
         for label in dict.fromkeys(labels):
             own = torch.tensor([each == label for each in labels])
@@ -98,6 +107,25 @@ def _values(one: Models, tables: Named) -> Named:
     values["sharp_heads"] = (tables["row_std"] > uniformity.SHARP).double().sum((1, 2))
     values["medium_heads"] = (tables["row_std"] > uniformity.MEDIUM).double().sum((1, 2)) - values["sharp_heads"]
     return values
+
+
+def _expected(one: GaugeModels, recorded: Named, length: int) -> Float[Tensor, "h"]:
+    """What each head would have if its tokens' beliefs were drawn independently, as far apart as they are."""
+    frame = recorded["embed.hook_frame"][0].flatten(0, 1)
+    turned = turns(frame, {family.degree for family in one.settings.families})
+    mean, variance = (recorded[f"embed.hook_{part}"][0].flatten(0, 1) for part in ("mean", "variance"))
+    found: list[float] = []
+    for family, kappa in zip(one.settings.families, one.kappas(0), strict=True):
+        means = torch.einsum("nij,nhi->nhj", turned[family.degree], _of(family, mean))
+        for head in range(family.heads):
+            statistics = Statistics.of(means[:, head], _of(family, variance)[:, head])
+            own = kappa[0, head].item()
+            found.append(expected_sharpness(statistics, family.width, own, length, not one.settings.self_attention))
+    return torch.tensor(found)
+
+
+def _of(family: Family, columns: Float[Tensor, "n d"]) -> Float[Tensor, "n h e"]:
+    return columns[:, family.columns].unflatten(-1, (family.heads, family.width))
 
 
 def _beliefs(one: Models, recorded: Named) -> Diversity | None:

@@ -42,13 +42,14 @@ class Passing:
         """Whether covariances become those of what was read."""
         return self.settings.evolve_covariance and (self.settings.free_energy is not None or self.uses(layer))
 
-    def kappa(self, layer: int, family: Family, first: int) -> Float[Tensor, "m h"]:
-        """Of the heads of one degree, the first of which has this number."""
-        learned = self.weights.get(f"blocks.{layer}.attn.kappa")
-        if learned is not None:
-            return learned[:, first : first + family.heads].exp()
-        answer = self.weights["answer.weight"]
-        return answer.new_full((len(answer), family.heads), self.settings.kappa_of(family.width))
+
+def kappas(settings: Gauge, weights: Weights, layer: int) -> list[Float[Tensor, "m h"]]:
+    """The temperatures of a layer's heads, degree by degree."""
+    learned = weights.get(f"blocks.{layer}.attn.kappa")
+    if learned is not None:
+        return [part.exp() for part in learned.split([family.heads for family in settings.families], 1)]
+    answer = weights["answer.weight"]
+    return [answer.new_full((len(answer), one.heads), settings.kappa_of(one.width)) for one in settings.families]
 
 
 def pass_layer(layer: int, held: Held, passing: Passing) -> Held:
@@ -82,8 +83,8 @@ def _attend(layer: int, held: Held, passing: Passing) -> list[Read]:
     seen: dict[str, list[Tensor]] = {"hook_pattern": [], "hook_kl": []}
     reads: list[Read] = []
     first = 0
-    for family, one in zip(settings.families, held.beliefs, strict=True):
-        kappa = passing.kappa(layer, family, first)
+    each_kappa = kappas(settings, passing.weights, layer)
+    for family, one, kappa in zip(settings.families, held.beliefs, each_kappa, strict=True):
         if settings.covariance == "exact" and settings.exponential == "exact":
             read = _fast(one, kappa, layer, passing, seen)
         else:

@@ -23,7 +23,7 @@ from unbraid.models.gauge.beliefs import Beliefs, Indefinite
 from unbraid.models.gauge.frames import compose, into, turns
 from unbraid.models.gauge.free_energy import Held
 from unbraid.models.gauge.irreps import Family
-from unbraid.models.gauge.layer import Passing, own_means, pass_layer
+from unbraid.models.gauge.layer import Passing, kappas, own_means, pass_layer
 from unbraid.models.gauge.lifts import products, weights
 from unbraid.models.gauge.settings import Gauge
 from unbraid.models.layers import look_up
@@ -58,6 +58,10 @@ class GaugeModels(Models):
             raise NotFinite(-1 if step is None else step, "covariance of beliefs", problem.member) from None
         costs = self._costs(held, passing, sight)
         return Passed(own_means(held), sight, kept.kept, costs)
+
+    def kappas(self, layer: int) -> list[Float[Tensor, "m h"]]:
+        """The temperatures of a layer's heads, degree by degree."""
+        return kappas(self.settings, self.weights, layer)
 
     @property
     def words(self) -> int:
