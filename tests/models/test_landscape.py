@@ -5,7 +5,11 @@ import torch
 from tests.models.shapes import SHAPES, TOKENS, start
 from unbraid.errors import Refusal
 from unbraid.models import landscape
-from unbraid.models.landscape import distinct, separations
+from unbraid.models.attention.attention import Heads
+from unbraid.models.attention.hopfield import Hopfield
+from unbraid.models.landscape import SAME, distinct, separations
+
+HOPFIELD = [name for name in SHAPES if name.startswith("hopfield")]
 
 MASK = torch.tensor([[1, 1, 1, 0]]).bool()
 
@@ -40,6 +44,46 @@ def test_a_soft_memory_has_one_attractor_and_a_sharp_one_recalls_single_tokens()
     assert (sharp.attractors[:, 2] == 1).all()  # a story of one word
     assert float(sharp.patterns[real].median()) == pytest.approx(1, abs=1e-3)
     assert (sharp.patterns[real] >= 1 - 1e-9).all()
+
+
+@pytest.mark.parametrize("log_beta", [-2.0, 0.5, 3.0])
+@pytest.mark.parametrize("shape", HOPFIELD)
+def test_a_resting_place_is_a_fixed_point_of_the_models_own_iteration(shape, log_beta):
+    """Given as the query, and with what is stored as values, one iteration of the attention gives it back."""
+    models, place = with_beta(shape, log_beta), "blocks.1.attn."
+    found, passed = landscape(models, TOKENS, 1), models.forward(TOKENS, [f"{place}hook_k"])
+    keys = passed.recorded[f"{place}hook_k"].double()
+    own = {name.removeprefix(place): p.double() for name, p in models.weights.items() if name.startswith(place)}
+    own |= {"memory_values": own["memory_keys"]} if "memory_keys" in own else {}
+    once = Hopfield(iterations=1, memories=models.settings.attention.memories)
+    given = Heads(
+        keys.new_zeros(2, *TOKENS.shape, 8), found.resting, keys, keys, passed.sight, own, frozenset({"hook_pattern"})
+    )
+    mixed = once.mix(given)
+    real = (TOKENS != 0)[None, :, None, :].expand(found.patterns.shape)
+    longest = keys.square().sum(-1).max().sqrt()
+    assert float((mixed.z - found.resting)[real].norm(dim=-1).max()) < SAME / 10 * longest
+    pattern = torch.cat([mixed.recorded["hook_pattern"], mixed.recorded["hook_memory"]], -1)
+    spread = torch.special.entr(pattern).sum(-1).exp()
+    torch.testing.assert_close(spread[real], found.patterns[real], rtol=1e-2, atol=0)
+
+
+@pytest.mark.parametrize("shape", ["hopfield", "hopfield, memories"])
+def test_who_looks_only_back_rests_where_they_would_if_the_story_ended_there(shape):
+    models = with_beta(shape, 1.0)
+    whole = landscape(models, TOKENS[:1], 1)
+    for length in range(1, TOKENS.shape[1]):
+        cut = landscape(models, TOKENS[:1, :length], 1)
+        torch.testing.assert_close(cut.resting, whole.resting[:, :, :, :length], rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(cut.patterns, whole.patterns[..., :length], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", HOPFIELD)
+def test_padding_changes_nothing(shape):
+    models = with_beta(shape, 1.0)
+    padded, bare = landscape(models, TOKENS[1:2], 1), landscape(models, TOKENS[1:2, :4], 1)
+    assert torch.equal(padded.attractors, bare.attractors)
+    torch.testing.assert_close(padded.patterns[..., :4], bare.patterns, rtol=1e-4, atol=1e-4)
 
 
 def test_energies_are_the_models_own_and_never_rise():

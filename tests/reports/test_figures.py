@@ -1,13 +1,15 @@
 """Figures: what is drawn is what was measured."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from unbraid.reports.canvas import COLOURS, DASHES, MARKERS, blank, look, make_log, shared
 from unbraid.reports.feature_figures import _draw_blocks, cosines, firing_rates
-from unbraid.reports.findings import read_findings
+from unbraid.reports.findings import Score, read_findings
 from unbraid.reports.recovery_figures import _Recovery, recovery
-from unbraid.reports.score_figures import scores
+from unbraid.reports.score_figures import row_key, scores
 from unbraid.reports.training_figures import _draw, curves
 
 
@@ -117,3 +119,12 @@ def test_ticks_of_a_log_scale_are_plain_numbers_and_few(findings, low, high):
     shown = [label for label, place in zip(labels, axes.get_xticks(), strict=True) if low <= place <= high]
     assert 1 <= len(shown) <= 9
     assert all(float(label) > 0 for label in shown)
+
+
+def test_a_ceiling_is_in_the_key_and_in_the_heading_only_where_there_is_one(findings):
+    bounded, free = (Score(0.5, None, 0.1, ceiling, [0.5]) for ceiling in (1.0, None))
+    assert [mark.get_label() for mark in row_key([free, bounded])][-2:] == ["chance", "ceiling"]
+    assert [mark.get_label() for mark in row_key([free])][-1] == "chance"
+    assert scores(findings).heading == "Scores against chance and ceiling"
+    world = {**findings.config["world"], "kind": "activations"}
+    assert scores(replace(findings, config={**findings.config, "world": world})).heading == "Scores against chance"

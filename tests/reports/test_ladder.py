@@ -355,3 +355,22 @@ def test_the_scale_of_small_plots_holds_all_lines():
     figure, _ = blank("")
     rung_figures._scale(figure, [np.array([0.1, 5.0]), np.array([2.0])])
     assert figure.axes[0].get_yscale() == "log"
+
+
+def without_ceilings(findings: Findings) -> Findings:
+    settings = [
+        replace(one, scores={name: replace(score, ceiling=None) for name, score in one.scores.items()})
+        for one in findings.settings
+    ]
+    return replace(findings, settings=settings)
+
+
+@pytest.mark.parametrize("plate", [additions, correlations])
+def test_axes_speak_of_a_ceiling_only_where_there_is_one(findings: Findings, unsaved: list[Figure], plate):
+    plate(findings)
+    with_one = [figure.axes[0].get_xlabel() for figure in unsaved]
+    unsaved.clear()
+    plate(without_ceilings(findings))
+    without = [figure.axes[0].get_xlabel() for figure in unsaved]
+    assert any("orrelation" in label and "down to the ceiling" in label for label in with_one)
+    assert [label.replace(", down to the ceiling", "") for label in with_one] == without

@@ -2,8 +2,8 @@
 
 import pytest
 
-from unbraid.reports.findings import Score
-from unbraid.reports.words import METRICS, estimate, in_order, interval, number, seconds
+from unbraid.reports.findings import Score, Setting
+from unbraid.reports.words import METRICS, estimate, in_order, interval, number, seconds, wording_of
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,27 @@ def test_an_unknown_metric_comes_after_those_with_words():
 
 def test_durations():
     assert [seconds(value) for value in (4.81, 71.6, 7322.0)] == ["4.8 s", "1 min 12 s", "2 h 2 min"]
+
+
+def having(ceiling: float | None) -> Setting:
+    names = [name for name in METRICS if name != "training_l0"]  # which has none of its own
+    scores = {name: Score(1.0, None, None, ceiling, [1.0]) for name in names}
+    return Setting(0, "", [], [], {**scores, "training_l0": Score(1.0, None, None, None, [1.0])})
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_a_ceiling_and_a_truth_are_spoken_of_only_where_there_is_one(metric):
+    found = wording_of(metric, [having(None)])
+    for said in (found.meaning, found.better):
+        assert "ceiling" not in said
+        assert "truth has" not in said
+        assert "truly fires" not in said
+    assert wording_of(metric, [having(None), having(0.5)]) == METRICS[metric]
+    assert (found.heading, found.digits) == (METRICS[metric].heading, METRICS[metric].digits)
+
+
+def test_which_way_is_better_with_a_ceiling_and_without():
+    assert wording_of("correlation", [having(0.5)]).better == "lower is better, down to the ceiling"
+    assert wording_of("correlation", [having(None)]).better == "lower is better"
+    assert wording_of("training_l0", [having(3.0)]).better == "nearest what truly fires is best"
+    assert wording_of("training_l0", []).better == "lower is sparser"

@@ -1,19 +1,22 @@
 """What a Hopfield head remembers in a story: where its queries come to rest, and how far apart what is stored lies.
 
-    attractors   how many different resting places the story's queries have       rest: ξ = Xᵀ softmax(β X ξ)
+    attractors   how many different resting places the story's queries have   rest: ξ = Xᵀ softmax(β X ξ + nearness)
     patterns     exp(entropy) of the softmax at rest: 1, a single token is recalled; N, an average of all
     separation   of a stored pattern x_i: x_i·x_i - max_{j≠i} x_i·x_j        (Ramsauer et al. 2021)
 
-All but the energies is said of a whole story and its content: every token is stored, also those that a causal query
-would not see yet, and near ones are not preferred.
+Every query comes to rest by the iteration of the model itself, which would go on for ever there: X are the keys that it
+may see, and memories, and nearness is added for the place where it stands. So queries of a causal model each have a
+landscape of their own. The separation is that of all tokens of a story.
 """
 
 from dataclasses import dataclass
 
 import torch
+from torch.nn.functional import pad
 
 from unbraid.axes import Bool, Float, Int, Tensor
 from unbraid.errors import Refusal
+from unbraid.models.attention.attention import Sight
 from unbraid.models.attention.hopfield import Hopfield
 from unbraid.models.transformer import Transformers
 
@@ -28,6 +31,8 @@ class Landscape:
 
     energies: Float[Tensor, "m b h t i"]
     """Of each query, before and after each of the model's iterations."""
+    resting: Float[Tensor, "m b h t e"]
+    """Where each query comes to rest."""
     attractors: Int[Tensor, "m b h"]
     patterns: Float[Tensor, "m b h t"]
     separation: Float[Tensor, "m b h t"]
@@ -46,16 +51,20 @@ def landscape(models: Transformers, tokens: Int[Tensor, "b t"], layer: int) -> L
     beta = models.weights[f"{place}log_beta"].double().exp()[:, None, :, None, None]
     mask = passed.sight.mask
     separation = separations(stored, mask)
-    stored, allowed = _with_memories(models, place, stored, mask)
+    stored, added = _with_memories(models, place, stored, passed.sight)
     pattern = state
     for _ in range(ITERATIONS):
-        pattern = (beta * state @ stored.mT).masked_fill(~allowed, -torch.inf).softmax(-1)
+        pattern = (beta * state @ stored.mT + added).softmax(-1)
         state = pattern @ stored
-    spread = torch.special.entr(pattern).sum(-1).exp()
-    scale = stored.square().sum(-1).amax(-1).sqrt()
-    hidden = ~mask[None, :, None, :]
-    energies = passed.recorded[f"{place}hook_energy"].masked_fill(hidden[..., None], torch.nan)
-    return Landscape(energies, distinct(state, mask, SAME * scale), spread.masked_fill(hidden, torch.nan), separation)
+    hidden = ~mask[None, :, None, :, None]
+    near = SAME * stored.square().sum(-1).amax(-1).sqrt()
+    return Landscape(
+        energies=passed.recorded[f"{place}hook_energy"].masked_fill(hidden, torch.nan),
+        resting=state.masked_fill(hidden, torch.nan),
+        attractors=distinct(state, mask, near),
+        patterns=torch.special.entr(pattern).sum(-1).exp().masked_fill(hidden[..., 0], torch.nan),
+        separation=separation,
+    )
 
 
 def distinct(
@@ -78,13 +87,12 @@ def separations(stored: Float[Tensor, "m b h s e"], mask: Bool[Tensor, "b s"]) -
 
 
 def _with_memories(
-    models: Transformers, place: str, stored: Float[Tensor, "m b h s e"], mask: Bool[Tensor, "b s"]
-) -> tuple[Tensor, Tensor]:
-    """What is stored beside the story's tokens, and which of it is not padding."""
-    allowed = mask[:, None, None, :]
+    models: Transformers, place: str, stored: Float[Tensor, "m b h s e"], sight: Sight
+) -> tuple[Float[Tensor, "m b h n e"], Float[Tensor, "#b #h #t n"]]:
+    """What is stored, padding as nothing, and behind it the memories; and what is added to its scores."""
+    stored, added = stored * sight.mask[None, :, None, :, None], sight.added().double()
     memories = models.weights.get(f"{place}memory_keys")
     if memories is None:
-        return stored, allowed
-    beside = memories.double()[:, None].expand(-1, len(mask), -1, -1, -1)
-    always = torch.ones(len(mask), 1, 1, memories.shape[2], dtype=torch.bool)
-    return torch.cat([stored, beside], 3), torch.cat([allowed, always], -1)
+        return stored, added
+    beside = memories.double()[:, None].expand(-1, len(stored[0]), -1, -1, -1)
+    return torch.cat([stored, beside], 3), pad(added, (0, memories.shape[2]))

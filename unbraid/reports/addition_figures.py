@@ -26,7 +26,7 @@ from unbraid.reports.canvas import (
 from unbraid.reports.findings import Findings
 from unbraid.reports.ladder import Addition, Case, Ladder, in_words, read_ladder
 from unbraid.reports.markup import Group
-from unbraid.reports.words import MISSING, interval, number, wording
+from unbraid.reports.words import MISSING, interval, number, wording, wording_of
 from unbraid.statistics import Difference, paired_difference
 from unbraid.statistics.matched import compare
 
@@ -151,17 +151,18 @@ def _picture(findings: Findings, ladder: Ladder, metric: str, found: Sequence[Ef
     axes.spines["left"].set_visible(False)
     axes.margins(x=0.06)
     axes.xaxis.set_major_locator(MaxNLocator(6))
-    words = wording(metric)
-    name_axes(axes, f"What each mechanism adds: {words.heading}", f"difference in {words.heading}{_unit(metric)}", "")
+    words = wording_of(metric, findings.settings)
+    unit = _unit(metric, words.better)
+    name_axes(axes, f"What each mechanism adds: {words.heading}", f"difference in {words.heading}{unit}", "")
     key(figure, _key(found))
     return Picture(
         f"adds-{metric}", png(figure), f"Forest plot of {words.heading}, with minus without: {'; '.join(told)}."
     )
 
 
-def _unit(metric: str) -> str:
+def _unit(metric: str, better: str) -> str:
     """Scores have none, but for the count of dead features."""
-    said = [part for part in ("features" if metric == "dead" else "", wording(metric).better) if part]
+    said = [part for part in ("features" if metric == "dead" else "", better) if part]
     return f" ({'; '.join(said)})" if said else ""
 
 

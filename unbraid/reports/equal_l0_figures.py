@@ -25,7 +25,7 @@ from unbraid.reports.canvas import (
 from unbraid.reports.findings import Findings, finite
 from unbraid.reports.ladder import Case, Ladder, read_ladder, shared_l0
 from unbraid.reports.score_figures import CHANCE
-from unbraid.reports.words import interval, number, wording
+from unbraid.reports.words import interval, number, wording, wording_of
 from unbraid.statistics import Estimate, estimate
 
 WARNING = (
@@ -119,7 +119,7 @@ def _picture(findings: Findings, metric: str, name: str, title: str, rows: Seque
     axes.margins(x=0.05)
     axes.set_xlim(left=-0.02 * axes.get_xlim()[1])
     heading = wording(metric).heading
-    better = wording(metric).better
+    better = wording_of(metric, findings.settings).better
     unit = f" ({better})" if better else ""
     name_axes(axes, f"{heading} at L0 {l0:.3g}: {title}", f"{heading} at L0 {l0:.3g}{unit}", "")
     key(figure, _key(rows))

@@ -47,8 +47,7 @@ def _picture(findings: Findings, task: Task, metric: str) -> Picture:
     axes.spines["left"].set_visible(False)
     words = wording(metric)
     name_axes(axes, f"{words.heading}: {task.name}", f"{words.heading} ({words.better})", "")
-    marks = row_key() if any(score.ceiling is not None for _, score in rows) else row_key()[:-1]
-    key(figure, [*marks, *line])
+    key(figure, [*row_key([score for _, score in rows]), *line])
     told = "; ".join(f"{row.name} {estimate(metric, score)}" for row, score in rows)
     told += "" if bar is None else f"; without the question at most {number(metric, bar)}"
     return Picture(f"forest-{metric}-{task.slug}", png(figure), f"Dot plot of {words.heading} on {task.name}: {told}.")

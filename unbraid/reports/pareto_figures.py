@@ -25,7 +25,7 @@ from unbraid.reports.canvas import (
 from unbraid.reports.findings import Findings, Score
 from unbraid.reports.ladder import ALONE, PUBLISHED, Case, Ladder, read_ladder, shared_l0
 from unbraid.reports.methods import method_look
-from unbraid.reports.words import number, wording
+from unbraid.reports.words import number, wording, wording_of
 
 PAIRS = (
     *(("l0", "explained_variance"), ("l0", "recovered"), ("explained_variance", "recovered")),
@@ -115,8 +115,9 @@ def _picture(findings: Findings, ladder: Ladder, x: str, y: str) -> Picture | No
         make_log(axes, "x", _least_shown([across for across, _ in every]), max(across for across, _ in every))
     log = ", log" if x == "l0" else ""
     title = f"{wording(y).heading} against {wording(x).heading}"
-    unit = "features per sample" if x == "l0" else wording(x).better
-    name_axes(axes, title, f"{wording(x).heading} ({unit}{log})", f"{wording(y).heading} ({wording(y).better})")
+    across, up = (wording_of(metric, findings.settings) for metric in (x, y))
+    unit = "features per sample" if x == "l0" else across.better
+    name_axes(axes, title, f"{across.heading} ({unit}{log})", f"{up.heading} ({up.better})")
     key(figure, handles)
     told = "; ".join(_told(ladder.title(case), lines[case.name], x, y) for case in chosen)
     return Picture(f"pareto-{x}-{y}", png(figure), f"{title}, along the paths of {len(lines)} cases: {told}.")

@@ -62,7 +62,7 @@ def _picture(findings: Findings, rows: list[tuple[Row, float, Score]]) -> Pictur
     axes.spines["left"].set_visible(False)
     name_axes(axes, "Accuracy beside the seed's", "accuracy (higher is better)", "")
     seed = Line2D([], [], color=INK, marker="d", markerfacecolor="white", linewidth=1, label="the seed, ± 2 s.e.")
-    key(figure, [*row_key(), seed])
+    key(figure, [*row_key([score for *_, score in rows]), seed])
     told = "; ".join(f"{row.name} {number('accuracy', score.value)}, seed {theirs:.3f}" for row, theirs, score in rows)
     return Picture("published-accuracy", png(figure), f"Accuracy of the seed's experiments: {told}.")
 

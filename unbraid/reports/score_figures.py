@@ -1,5 +1,7 @@
 """Figures of scores: every setting and replicate, between chance and ceiling."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
@@ -39,7 +41,8 @@ def scores(findings: Findings) -> Plate:
         f"bar (often narrower than the marker). {_bounds(findings)}{left_out(findings, settings)}"
     )
     pictures = [_picture(findings, settings, metric) for metric in kept]
-    return Plate("Scores against chance and ceiling", caption, pictures)
+    heading = "Scores against chance and ceiling" if findings.is_planted else "Scores against chance"
+    return Plate(heading, caption, pictures)
 
 
 def _bounds(findings: Findings) -> str:
@@ -64,18 +67,20 @@ def _picture(findings: Findings, settings: list[Setting], metric: str) -> Pictur
     axes.spines["left"].set_visible(False)
     words = wording(metric)
     name_axes(axes, words.heading, f"{words.heading} ({words.better})", "")
-    key(figure, row_key())
+    key(figure, row_key([score for _, score in rows]))
     told = "; ".join(f"{setting.label} {estimate(metric, score)}" for setting, score in rows)
     return Picture(f"score-{metric}", png(figure), f"Dot plot of {words.heading}: {told}.")
 
 
-def row_key() -> list[Line2D]:
-    return [
+def row_key(scores: Sequence[Score]) -> list[Line2D]:
+    """What is drawn of these scores: of a ceiling only where one has it."""
+    marks = [
         Line2D([], [], color=INK, marker="o", markersize=7, linewidth=2.6, label="mean, 95 % interval"),
         Line2D([], [], color=INK, marker="o", markersize=3, linestyle="", alpha=0.6, label="one replicate"),
         Line2D([], [], color=GREY, linestyle=CHANCE, linewidth=2, label="chance"),
         Line2D([], [], color=GREY, linewidth=2, label="ceiling"),
     ]
+    return marks if any(score.ceiling is not None for score in scores) else marks[:-1]
 
 
 def name_row(axes: Axes, y: float, left: str, right: str) -> None:

@@ -10,7 +10,7 @@ from unbraid.reports.markup import Group
 from unbraid.reports.model_sentences import MODEL_CHANCE
 from unbraid.reports.sentences import details, error_bar, headline, what_was_run
 from unbraid.reports.text_sentences import TEXT_CHANCE, pairs_counted, written
-from unbraid.reports.words import FEW, MAIN, MISSING, in_order, interval, number, seconds, wording
+from unbraid.reports.words import FEW, MAIN, MISSING, in_order, interval, number, seconds, wording, wording_of
 
 MANY = 4
 ALONE = 20
@@ -166,7 +166,7 @@ def _folded(metrics: Sequence[str], first: Sequence[str], table: Callable[[Seque
 def _score_table(settings: Sequence[Setting], metrics: Sequence[str]) -> str:
     groups: list[Group] = []
     for metric in metrics:
-        words = wording(metric)
+        words = wording_of(metric, settings)
         rows = [[one.label, *_score_cells(one, metric)] for one in settings if metric in one.scores]
         remark = f"{words.meaning} ({words.better})" if words.meaning else ""
         groups.append(Group(rows, words.heading, remark))

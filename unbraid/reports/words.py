@@ -1,9 +1,10 @@
 """Say what the numbers are: each metric in plain words, and numbers with the digits they deserve."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
-from unbraid.reports.findings import Score
+from unbraid.reports.findings import Score, Setting
 
 MISSING = "–"
 NOTHING = 1e-12
@@ -37,7 +38,7 @@ METRICS = {
     "density": Wording(
         "Density",
         "share of samples in which a learned feature fires, on average",
-        "nearest the ceiling is best",
+        "lower is sparser",
         "#.3g",
     ),
     "reconstruction_error": Wording(
@@ -259,9 +260,28 @@ UNPLANTED = ("explained_variance",)
 """What is plotted, and ranked by, where no truth was planted."""
 
 
+UNBOUNDED = {
+    "l0": ("learned features firing per sample", "lower is sparser"),
+    "training_l0": (METRICS["training_l0"].meaning, "lower is sparser"),
+    "correlation": (METRICS["correlation"].meaning.removesuffix("; the truth has some too"), "lower is better"),
+}
+"""Meaning and which way is better, where no truth was planted: what the words above say of a ceiling is left out."""
+BOUND = {"training_l0": "l0"}
+"""Whose ceiling it is that a metric is held against, where it is not its own."""
+
+
 def wording(metric: str) -> Wording:
     """A metric this version has no words for keeps its own name."""
     return METRICS.get(metric, Wording(metric, "", "", "#.4g"))
+
+
+def wording_of(metric: str, settings: Iterable[Setting]) -> Wording:
+    """The same, and nothing is said of a ceiling where none of these settings has one."""
+    scores = [setting.scores.get(BOUND.get(metric, metric)) for setting in settings]
+    if metric not in UNBOUNDED or any(score is not None and score.ceiling is not None for score in scores):
+        return wording(metric)
+    meaning, better = UNBOUNDED[metric]
+    return replace(wording(metric), meaning=meaning, better=better)
 
 
 def in_order(metrics: list[str]) -> list[str]:

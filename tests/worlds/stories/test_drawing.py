@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from unbraid.worlds.stories.drawing import at, choose, choose_among, last, one_of, shuffle, walk
+from unbraid.worlds.stories.drawing import any_of, at, choose, choose_among, last, one_of, shuffle, walk
 
 SAMPLES = 60_000
 
@@ -48,6 +48,7 @@ def test_entries_and_marks_are_those_that_the_index_names():
     table = np.arange(12).reshape(2, 2, 3)
     assert at(table, np.array([[0, 2], [1, 0]])).tolist() == [[0, 5], [7, 9]]
     assert one_of(np.array([2, -1]), 3).tolist() == [[False, False, True], [False, False, False]]
+    assert any_of(np.array([[2, -1, 0], [-1, -1, -1]]), 3).tolist() == [[True, False, True], [False, False, False]]
 
 
 def test_the_last_time_is_told_before_the_first_statement_and_after_each():

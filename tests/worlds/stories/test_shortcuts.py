@@ -142,3 +142,29 @@ def test_nothing_blind_to_the_question_is_better_than_the_fullest_place():
         where = {words[0]: first(words, PLACES) for words in statements}
         shares.append(Counter(where.values()).most_common(1)[0][1] / len(where))
     assert world.shortcuts(COUNT)["without the question"] == pytest.approx(sum(shares) / len(shares))
+
+
+def ways_of(statements):
+    """Every way of two steps that can be gone, by walking from each place: no step leads back."""
+    steps = {}
+    for words in statements:
+        (there, here), direction = [word for word in words if word in PLACES], first(words, OPPOSITE)
+        steps.setdefault(here, {})[there] = direction
+        steps.setdefault(there, {})[here] = OPPOSITE[direction]
+    return [f"{steps[a][b]} {steps[b][c]}" for a in steps for b in steps[a] for c in steps[b] if c != a]
+
+
+@pytest.mark.parametrize(("places", "expected"), [(3, 1 / 2), (6, 7 / 24)])
+def test_blind_to_the_question_of_a_path_one_tells_the_commonest_of_all_ways(places, expected):
+    """In closed form: the ways of one chain, there and back, are never the same; of two chains they are both the same
+    in 2 of 12 cases (1/2), else all four differ (1/4)."""
+    world = Stories(task="path", places=places)
+    asked = list(told(world))
+    assert all(answer in ways_of(statements) for statements, _, answer in asked)
+    shares = [Counter(ways).most_common(1)[0][1] / len(ways) for ways in (ways_of(said) for said, _, _ in asked)]
+    assert world.shortcuts(COUNT)["without the question"] == pytest.approx(sum(shares) / len(shares))
+    assert world.shortcuts()["without the question"] == pytest.approx(expected, abs=0.003)
+
+
+def test_where_there_is_one_question_nothing_is_said_of_leaving_it_out():
+    assert "without the question" not in Stories(task="ratio").shortcuts(COUNT)

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from unbraid.axes import Float
 from unbraid.worlds.stories import guesses
-from unbraid.worlds.stories.drawing import at, choose_among, last, one_of
+from unbraid.worlds.stories.drawing import any_of, at, choose_among, last, one_of
 from unbraid.worlds.stories.rooms import visit
 from unbraid.worlds.stories.task import GIRLS_AND_BOYS, LINES, LOOKS, PLACES, Tale, Task
 
@@ -68,20 +68,22 @@ class Counting(Task):
     def tell(self, dice: Float[np.ndarray, "b k"]) -> Tale:
         script, count = self.script, STATEMENTS * self.rounds
         visits = visit(dice[:, : 3 * count].reshape(-1, 3, count), self.people, self.places)
-        inside = visits.inside
-        latest = last(one_of(visits.who, self.people)[..., None] & one_of(visits.where, self.places)[:, :, None])
-        heard = latest[:, script.told]
-        asked = choose_among(dice[:, 3 * count :], np.logical_or.reduce(heard >= 0, axis=2))
-        counts = np.where((latest >= 0).any(2), one_of(inside, self.places).sum(2), -1)
+        who, where = one_of(visits.who, self.people), one_of(visits.where, self.places)
+        known, named = last(who) >= 0, last(where) >= 0
+        asked = choose_among(dice[:, 3 * count :], named[:, script.told])
+        counts = np.where(named, visits.counts(where), -1)
         answers = at(counts[:, script.told], asked)
-        whereabouts = np.where((inside < 0) & (latest >= 0).any(3), self.places, inside)
-        facts = at(heard, np.broadcast_to(asked[..., None], heard.shape[:3]))
+        whereabouts = np.where((visits.inside < 0) & known, self.places, visits.inside)
+        facts = at(
+            last(who[..., None] & where[:, :, None])[:, script.told],
+            np.broadcast_to(asked[..., None], (*asked.shape, self.people)),
+        )
         return Tale(
             sentences=script.number(
                 script.sentences.number(visits.what, visits.who, visits.where), script.sentences.number(ASK, asked)
             ),
             answers=answers,
-            support=np.logical_or.reduce(one_of(facts, count), axis=2),
+            support=any_of(facts, count),
             factors={
                 "line": script.kinds(len(dice)),
                 "person": script.mentioned(visits.who),

@@ -8,6 +8,11 @@ SMALL = np.int16
 """What stories count in: a batch is many of them, and narrow numbers are quicker to move."""
 
 
+def unknown(stories: int, times: int, *more: int) -> Int[np.ndarray, "b time *more"]:
+    """-1 everywhere; all stories at one time lie side by side, since that is how they are told."""
+    return np.full((times, stories, *more), -1, SMALL).swapaxes(0, 1)
+
+
 def choose(dice: Float[np.ndarray, "*any"], count: int) -> Int[np.ndarray, "*any"]:
     """One of so many, each as likely."""
     return (dice * count).astype(SMALL)
@@ -32,6 +37,13 @@ def at(table: np.ndarray, index: Int[np.ndarray, "*any"]) -> np.ndarray:
 def one_of(index: Int[np.ndarray, "*any"], count: int) -> Bool[np.ndarray, "*any n"]:
     """Which of so many the index names; none where it is -1."""
     return index[..., None] == np.arange(count, dtype=SMALL)
+
+
+def any_of(index: Int[np.ndarray, "*any k"], count: int) -> Bool[np.ndarray, "*any n"]:
+    """Which of so many any of these names; -1 names none."""
+    named = np.zeros((*index.shape[:-1], count + 1), bool)
+    np.put_along_axis(named, index, True, -1)  # -1 is the last column, which is left out
+    return named[..., :count]
 
 
 def walk(

@@ -78,7 +78,7 @@ class Path(Task):
         way = np.where(back[..., None], (way[..., ::-1] + 2) % 4, way)
         stops = np.take_along_axis(chains, chain[..., None], 1)
         stops = np.where(back[..., None], stops[..., ::-1], stops)
-        answers = way[..., 0] * 3 + (way[..., 1] - way[..., 0] - 3) % 4
+        answers = _number(way[..., 0], way[..., 1])
         told, direction, base = self._state(chains, steps, order, turned < 0.5)
         numbers = script.sentences.number
         return Tale(
@@ -118,11 +118,31 @@ class Path(Task):
         told = np.take_along_axis(about, order, 2)
         return {"last statements": self._as_way(latest), f"{LOOKS}directions as told": self._as_way(told)}
 
+    def possible(self, tale: Tale) -> Int[np.ndarray, "b q n"]:
+        """Every way there is: of two statements that share a place, by one to that place, by the other on from it."""
+        told, direction, base = (
+            guesses.stated(self.script, tale, name) for name in ("first place", "direction", "second place")
+        )
+        meets, leaves = (
+            (ends[:, :, None] == told[:, None]) | (ends[:, :, None] == base[:, None]) for ends in (told, base)
+        )
+        first = (direction[:, :, None] + 2 * ~meets) % 4
+        second = (direction[:, None] + 2 * meets.swapaxes(1, 2)) % 4
+        joined = (meets | leaves) & ~np.eye(self._steps, dtype=bool)
+        ways = np.where(joined, _number(first, second), -1).reshape(len(told), 1, -1)
+        return np.broadcast_to(ways, (*tale.answers.shape, ways.shape[2]))
+
     def _as_way(self, ways: Int[np.ndarray, "b q 2"]) -> Float[np.ndarray, "b q c"]:
         """The answer that these two steps make; none where they lead back."""
-        turn = (ways[..., 1] - ways[..., 0] - 3) % 4
-        return guesses.sure(np.where(turn == 3, -1, ways[..., 0] * 3 + turn), len(self.answers))
+        first, second = ways[..., 0], ways[..., 1]
+        back = (second - first) % 4 == 2
+        return guesses.sure(np.where(back, -1, _number(first, second)), len(self.answers))
 
     @property
     def _steps(self) -> int:
         return self.places // CHAIN * (CHAIN - 1)
+
+
+def _number(first: Int[np.ndarray, "..."], second: Int[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:
+    """Of the answer with these two steps, which do not lead back."""
+    return first * 3 + (second - first - 3) % 4

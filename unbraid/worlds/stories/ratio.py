@@ -3,6 +3,7 @@
 Three statements and the question, four times. Ratios are reduced, so that 2 boys and 2 girls are 1:1.
 """
 
+from functools import cached_property
 from math import gcd
 
 import numpy as np
@@ -10,7 +11,7 @@ from pydantic import Field
 
 from unbraid.axes import Float, Int
 from unbraid.worlds.stories import guesses
-from unbraid.worlds.stories.drawing import last, one_of
+from unbraid.worlds.stories.drawing import any_of, last, one_of
 from unbraid.worlds.stories.rooms import visit
 from unbraid.worlds.stories.task import GIRLS_AND_BOYS, LINES, Tale, Task
 
@@ -74,7 +75,7 @@ class Ratio(Task):
                 script.sentences.number(visits.what, visits.who), script.sentences.number(ASK + asked)
             ),
             answers=answers,
-            support=np.logical_or.reduce(one_of(latest[:, script.told], count), axis=2),
+            support=any_of(latest[:, script.told], count),
             factors={
                 "line": script.kinds(len(dice)),
                 "person": script.mentioned(visits.who),
@@ -98,7 +99,7 @@ class Ratio(Task):
     def _mixtures(self) -> list[tuple[int, int]]:
         return [(boys, girls) for boys in range(self.people // 2 + 1) for girls in range((self.people + 1) // 2 + 1)]
 
-    @property
+    @cached_property
     def _classes(self) -> Int[np.ndarray, "boys girls"]:
         """The answer for each number of boys and girls."""
         numbers = [self.answers.index(_reduced(boys, girls)) for boys, girls in self._mixtures]

@@ -77,16 +77,16 @@ class Script:
 
     def tracked(self, states: Int[np.ndarray, "b time thing"], since: int = 2) -> Int[np.ndarray, "thing b row moment"]:
         """What is so of each thing before and after every statement, which changes it with its telling word `since`."""
-        tables = np.stack([self._unknown(len(states))] * states.shape[2])
+        tables = self._unknown(states.shape[2], len(states))
         seen = np.searchsorted(self.statements, np.arange(len(self.lines) + 1))
-        each = np.moveaxis(states, 2, 0)[..., None]
+        each = np.moveaxis(states, 2, 0).astype(tables.dtype, order="C")[..., None]
         tables[:, :, :-1, :since] = each[:, :, seen[:-1]]
         tables[:, :, :-1, since:] = each[:, :, seen[1:]]
         return tables
 
-    def _unknown(self, stories: int) -> Int[np.ndarray, "b row moment"]:
+    def _unknown(self, *axes: int) -> Int[np.ndarray, "*axes row moment"]:
         """Nothing known anywhere; the line after the last is padding."""
-        return np.full((stories, len(self.lines) + 1, self.sentences.depth), -1, np.int8)
+        return np.full((*axes, len(self.lines) + 1, self.sentences.depth), -1, np.int8)
 
     def _asks(self, forms: tuple[int, ...]) -> bool:
         return self.sentences.forms[forms[0]].asks

@@ -66,7 +66,7 @@ class Sentences:
         named = [name for names in self.names.values() for name in names]
         return tuple(dict.fromkeys([*SPECIAL, *named, *(word for form in self.forms for word in form.words)]))
 
-    @property
+    @cached_property
     def depth(self) -> int:
         """At how many moments of a sentence something new may be known: at its beginning, and at each telling word."""
         return 1 + max(form.read()[-1] for form in self.forms)

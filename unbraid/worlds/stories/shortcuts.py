@@ -4,7 +4,6 @@ import numpy as np
 
 from unbraid.axes import Float, Int
 from unbraid.worlds.stories.drawing import at, one_of
-from unbraid.worlds.stories.guesses import asked
 from unbraid.worlds.stories.task import LOOKS, Tale, Task
 
 
@@ -16,8 +15,9 @@ def accuracies(task: Task, tale: Tale) -> dict[str, float]:
     guesses = {**_majorities(tale.answers, len(task.answers)), **task.guess(tale)}
     scores = {name: float(at(guess, tale.answers).mean()) for name, guess in guesses.items()}
     scores["chance"] = max(score for name, score in scores.items() if not name.startswith(LOOKS))
-    if task.askable:
-        scores["without the question"] = _best_without_the_question(task, tale)
+    possible = task.possible(tale)
+    if possible is not None:
+        scores["without the question"] = _best_without_the_question(possible, len(task.answers))
     return scores
 
 
@@ -31,8 +31,7 @@ def _majorities(answers: Int[np.ndarray, "b q"], classes: int) -> dict[str, Floa
     }
 
 
-def _best_without_the_question(task: Task, tale: Tale) -> float:
+def _best_without_the_question(possible: Int[np.ndarray, "b q n"], classes: int) -> float:
     """Any of what is known may be asked for: the largest share of it that has one answer."""
-    known = np.stack([asked(task.script, tale, name) for name in task.askable], axis=-1)
-    shares = one_of(known, len(task.answers)).sum(2) / (known >= 0).sum(-1, keepdims=True)
+    shares = one_of(possible, classes).sum(2) / (possible >= 0).sum(-1, keepdims=True)
     return float(shares.max(-1).mean())

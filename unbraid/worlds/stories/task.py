@@ -75,6 +75,14 @@ class Task(Record, ABC):
         """The factors, where a question is about any of them that is known."""
         return []
 
+    def possible(self, tale: Tale) -> Int[np.ndarray, "b q n"] | None:
+        """The answers to all that may be asked, each as likely, -1 where a thing is not known; None: it is no question.
+
+        As `askable` says; a task whose factors do not hold these answers works them out.
+        """
+        known = [tale.factors[name][:, self.script.questions, -1] for name in self.askable]
+        return np.stack(known, axis=-1) if known else None
+
     @cached_property
     def script(self) -> Script:
         return Script(Sentences(tuple(map(Form, self.forms)), self.names), self.lines)
