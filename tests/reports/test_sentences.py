@@ -72,5 +72,5 @@ def test_settings_that_differ_between_cases_are_said_with_all_their_values():
     assert said(config, "dictionary.activation") == "relu or topk k 8"
     sentences = " ".join(what_was_run(config))
     assert "6 dictionaries (3 settings × 2 replicates)" in sentences
-    assert "sparsity (weight 0.1 or 0.2)" in sentences
+    assert "sparsity (weight 0.1 or 0.2, form per_sample)" in sentences
     assert "Compared: case = plain, heavy or few." in sentences
