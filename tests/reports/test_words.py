@@ -2,8 +2,11 @@
 
 import pytest
 
+from unbraid.metrics import uniformity
+from unbraid.reports import head_words
 from unbraid.reports.findings import Score
-from unbraid.reports.words import METRICS, estimate, in_order, interval, number, seconds
+from unbraid.reports.head_words import which
+from unbraid.reports.words import METRICS, estimate, in_order, interval, number, seconds, wording
 
 
 @pytest.mark.parametrize(
@@ -47,3 +50,21 @@ def test_an_unknown_metric_comes_after_those_with_words():
 
 def test_durations():
     assert [seconds(value) for value in (4.81, 71.6, 7322.0)] == ["4.8 s", "1 min 12 s", "2 h 2 min"]
+
+
+def test_scores_by_kind_of_head_have_words_and_stand_after_that_of_all():
+    assert wording("sharpness_l12").heading == "Sharpness of ℓ12 heads"
+    assert wording("row_std_softmax").heading == "row_std of softmax heads"
+    assert "uniform attention" in wording("row_std_l0").meaning
+    assert number("row_std_l0", 0.018712) == "0.0187"
+    assert which("row_std") == ("row_std", "")
+    assert wording("sharpnesses").heading == "sharpnesses"
+    scores = ["seconds", "sharpness_l0", "sharpness_l1", "novel", "row_std_l0", "sharpness", "perplexity", "row_std"]
+    assert in_order(scores) == [
+        *("perplexity", "row_std", "row_std_l0", "sharpness", "sharpness_l0", "sharpness_l1"),
+        *("seconds", "novel"),
+    ]
+
+
+def test_the_thresholds_are_those_of_the_metric():
+    assert (head_words.MEDIUM, head_words.SHARP) == (uniformity.MEDIUM, uniformity.SHARP)
