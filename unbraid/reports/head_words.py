@@ -12,7 +12,7 @@ HEADS = {
         "as published: standard deviation of a head's attention over all other tokens, also those it may not see, mean "
         "over queries and heads of the last layer; it leaves out the token itself; chance is exactly uniform attention "
         "at this length",
-        "above chance is less uniform",
+        "at chance is uniform",
         ".4f",
     ),
     "sharpness": Wording(
