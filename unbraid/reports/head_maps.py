@@ -1,6 +1,7 @@
 """Figures of what heads of language models look at: log10 of attention, what they may not see left grey."""
 
 from dataclasses import dataclass
+from textwrap import fill
 
 import numpy as np
 from matplotlib import colormaps
@@ -101,7 +102,7 @@ def draw_map(axes: Axes, pattern: np.ndarray) -> None:
 
 def _page(findings: Findings, setting: Setting, seen: Seen) -> Picture:
     amount = len(seen.labels)
-    columns = int(np.ceil(np.sqrt(amount)))
+    columns = min(amount, 3) if amount <= 9 else int(np.ceil(np.sqrt(amount)))
     side = SIDE if columns <= 3 else SMALL_SIDE
     figure, panels = blank_grid(findings.source, short(setting.label, 84), amount, columns, side)
     for head, axes in enumerate(panels):
@@ -123,7 +124,7 @@ def _chosen(findings: Findings, found: list[tuple[Setting, Seen]]) -> Picture:
         heads = int(np.nanargmax(seen.sharpness)), int(np.nanargmin(seen.sharpness))
         for axes, head in zip(panels[2 * row : 2 * row + 2], heads, strict=True):
             draw_map(axes, seen.patterns[head, :NAMED, :NAMED])
-            title = f"{short(setting.label, 64)}\n{seen.title(head).replace(chr(10), ', ')}"
+            title = f"{fill(short(setting.label, 90), 48)}\n{seen.title(head).replace(chr(10), ', ')}"
             axes.set_title(plain(title), fontsize=SMALLER - 1, color=INK)
             _name_tokens(axes, seen.words[:NAMED])
         told.append(f"{setting.label}: {' and '.join(seen.title(head).replace(chr(10), ', ') for head in heads)}")

@@ -59,8 +59,10 @@ def kinds(setting: Setting, metric: str) -> Kinds:
 
 
 def kind_look(kind: str) -> Look:
-    """The same for a kind in every figure: by its degree, or the last where it has none."""
-    place = int(kind[1:]) % (len(COLOURS) - 1) if kind[1:].isdigit() else len(COLOURS) - 1
+    """The same for a kind in every figure: by its degree, or the last colour where it has none."""
+    if not kind[1:].isdigit():
+        return Look(COLOURS[-1], "-", "h")
+    place = int(kind[1:]) % (len(COLOURS) - 1)
     return Look(COLOURS[place], "-", MARKERS[place])
 
 
