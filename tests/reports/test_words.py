@@ -2,8 +2,11 @@
 
 import pytest
 
+from unbraid.metrics import uniformity
+from unbraid.reports import head_words
 from unbraid.reports.findings import Score, Setting
-from unbraid.reports.words import METRICS, estimate, in_order, interval, number, seconds, wording_of
+from unbraid.reports.head_words import which
+from unbraid.reports.words import METRICS, estimate, in_order, interval, number, seconds, wording, wording_of
 
 
 @pytest.mark.parametrize(
@@ -71,3 +74,21 @@ def test_which_way_is_better_with_a_ceiling_and_without():
     assert wording_of("correlation", [having(None)]).better == "lower is better"
     assert wording_of("training_l0", [having(3.0)]).better == "nearest what truly fires is best"
     assert wording_of("training_l0", []).better == "lower is sparser"
+
+
+def test_scores_by_kind_of_head_have_words_and_stand_after_that_of_all():
+    assert wording("sharpness_l12").heading == "Sharpness of ℓ12 heads"
+    assert wording("row_std_softmax").heading == "row_std of softmax heads"
+    assert "uniform attention" in wording("row_std_l0").meaning
+    assert number("row_std_l0", 0.018712) == "0.0187"
+    assert which("row_std") == ("row_std", "")
+    assert wording("sharpnesses").heading == "sharpnesses"
+    scores = ["seconds", "sharpness_l0", "sharpness_l1", "novel", "row_std_l0", "sharpness", "perplexity", "row_std"]
+    assert in_order(scores) == [
+        *("perplexity", "row_std", "row_std_l0", "sharpness", "sharpness_l0", "sharpness_l1"),
+        *("seconds", "novel"),
+    ]
+
+
+def test_the_thresholds_are_those_of_the_metric():
+    assert (head_words.MEDIUM, head_words.SHARP) == (uniformity.MEDIUM, uniformity.SHARP)

@@ -91,15 +91,16 @@ def name_row(axes: Axes, y: float, left: str, right: str) -> None:
     axes.text(1, y + 0.36, right, fontsize=SMALL, color=INK, va="center", ha="right", transform=across, bbox=CLEAR)
 
 
-def draw_row(axes: Axes, y: float, drawn: Look, score: Score) -> None:
+def draw_row(axes: Axes, y: float, drawn: Look, score: Score, half: float = 0.18, size: float = 8) -> None:
+    """Replicates, their mean with its interval, chance and ceiling, within `half` of y; the mean as large as `size`."""
     marks: list[tuple[float | None, LineStyleType]] = [(score.chance, CHANCE), (score.ceiling, "-")]
     for value, style in marks:
         if value is not None:
-            axes.plot([value, value], [y - 0.18, y + 0.18], color=GREY, linestyle=style, linewidth=2)
+            axes.plot([value, value], [y - half, y + half], color=GREY, linestyle=style, linewidth=2)
     members = finite(score.members)
-    apart = np.linspace(-0.11, 0.11, len(members)) if len(members) > 1 else np.zeros(len(members))
-    axes.plot(members, y + apart, "o", color=drawn.colour, markersize=3.2, alpha=0.55, markeredgewidth=0)
+    apart = np.linspace(-0.6, 0.6, len(members)) * half if len(members) > 1 else np.zeros(len(members))
+    axes.plot(members, y + apart, "o", color=drawn.colour, markersize=0.4 * size, alpha=0.55, markeredgewidth=0)
     if score.interval is not None:
-        axes.plot(score.interval, [y, y], color=drawn.colour, linewidth=2.6, solid_capstyle="butt")
+        axes.plot(score.interval, [y, y], color=drawn.colour, linewidth=0.325 * size, solid_capstyle="butt")
     if score.value is not None:
-        axes.plot([score.value], [y], drawn.marker, color=drawn.colour, markersize=8, markeredgecolor="white")
+        axes.plot([score.value], [y], drawn.marker, color=drawn.colour, markersize=size, markeredgecolor="white")

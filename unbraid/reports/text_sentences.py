@@ -2,7 +2,8 @@
 
 from unbraid.config import Tree
 from unbraid.reports.findings import Findings, Setting
-from unbraid.reports.phrases import said, said_of_all
+from unbraid.reports.language_models import by_kind, described, layers
+from unbraid.reports.phrases import either, said, said_of_all
 from unbraid.reports.words import count, estimate, interval, number
 
 TEXT_CHANCE = (
@@ -13,16 +14,16 @@ TEXT_CHANCE = (
 
 def what_was_taught(config: Tree, amount: int, grid: str) -> list[str]:
     """The models and their teaching, the text, and the constraints: a sentence each."""
-    kinds = said(config, "model.kind").replace("–", "transformer")
+    kinds = either(by_kind(config))
     models = (
-        f"{count(amount, 'language model')}{grid} ({kinds}) of {count_of(said(config, 'model.layers'), 'layer')}, "
+        f"{count(amount, 'language model')}{grid} ({kinds}) of {count_of(layers(config), 'layer')}, "
         f"taught for {said(config, 'teaching.steps')} steps of {said(config, 'teaching.batch')} windows at learning "
         f"rate {said(config, 'teaching.learning_rate')}."
     )
     units = said(config, "world.units").replace("bpe", "byte pairs")
     world = f"World: the text {said(config, 'world.text')} in {units}, windows of {said(config, 'world.context')}."
     scale = [f"Scale: {config['scale']}."] if config.get("scale") else []
-    return [*scale, models, world, *said_of_all(config, "constraints")]
+    return [*scale, models, *described(config), world, *said_of_all(config, "constraints")]
 
 
 def count_of(amount: str, thing: str) -> str:

@@ -2,23 +2,14 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from unbraid.reports.findings import Score, Setting
+from unbraid.reports.head_words import BELIEFS, HEADS, of_a_kind, which
+from unbraid.reports.wording import Wording
 
 MISSING = "–"
 NOTHING = 1e-12
-
-
-@dataclass(frozen=True)
-class Wording:
-    """How a metric is called, what it means in one line, which way is better, and how its numbers are written."""
-
-    heading: str
-    meaning: str
-    better: str = "higher is better"
-    digits: str = ".3f"
-
 
 METRICS = {
     "mmcs": Wording("MMCS", "mean over true features of the cosine with the learned feature most like it"),
@@ -242,6 +233,8 @@ METRICS = {
     "explosions": Wording(
         "Explosions", "steps whose gradient was longer than 10 before it was clipped", "lower is better", ".1f"
     ),
+    **HEADS,
+    **BELIEFS,
     "parameters": Wording("Parameters", "numbers that are learned", "a fact of the model", ".0f"),
     "seconds": Wording(
         "Seconds", "of teaching a model, on this machine with whatever else it did", "lower is better", ".1f"
@@ -251,10 +244,10 @@ METRICS = {
 
 PICTURED = ("evenness", "hopkins", "clusters", "clustered")
 TAUGHT = ("accuracy", "support_best", "support_mass", "spread", "separation", "steps_to_95", "parameters", "seconds")
-WRITTEN = ("perplexity", "bits_per_character")
+WRITTEN = ("perplexity", "bits_per_character", "row_std", "sharpness")
 JUDGED = ("loss_recovered", "probe_1")
 MAIN = ("mmcs", "mcc", "recovered", "f1", "explained_variance", "l0", "dead", *JUDGED, *PICTURED, *TAUGHT, *WRITTEN)
-FEW = ("mmcs", "f1", "l0", *JUDGED, *PICTURED, "accuracy", "support_best", "spread", *WRITTEN)
+FEW = ("mmcs", "f1", "l0", *JUDGED, *PICTURED, "accuracy", "support_best", "spread", *WRITTEN[:2])
 PLOTTED = ("mmcs", "mcc", "recovered", "f1", "evenness", "hopkins", "clustered")
 UNPLANTED = ("explained_variance",)
 """What is plotted, and ranked by, where no truth was planted."""
@@ -271,8 +264,8 @@ BOUND = {"training_l0": "l0"}
 
 
 def wording(metric: str) -> Wording:
-    """A metric this version has no words for keeps its own name."""
-    return METRICS.get(metric, Wording(metric, "", "", "#.4g"))
+    """Of a metric, or of one of a single kind of head; what this version has no words for keeps its own name."""
+    return METRICS.get(metric) or of_a_kind(metric) or Wording(metric, "", "", "#.4g")
 
 
 def wording_of(metric: str, settings: Iterable[Setting]) -> Wording:
@@ -285,8 +278,9 @@ def wording_of(metric: str, settings: Iterable[Setting]) -> Wording:
 
 
 def in_order(metrics: list[str]) -> list[str]:
-    """The metrics we have words for first, in our order; then the others."""
-    return [name for name in METRICS if name in metrics] + [name for name in metrics if name not in METRICS]
+    """The metrics we have words for first, in our order, each before its own by kind of head; then the others."""
+    places = {name: place for place, name in enumerate(METRICS)}
+    return sorted(metrics, key=lambda metric: (places.get(which(metric)[0], len(places)), bool(which(metric)[1])))
 
 
 def number(metric: str, value: float | None, signed: bool = False) -> str:

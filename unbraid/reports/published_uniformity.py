@@ -1,0 +1,59 @@
+"""What seed 001 and its author report of heads, for a run that varies the same (`studies/seed_001.toml`)."""
+
+import json
+import math
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from unbraid.config import Tree, flatten, read_toml
+from unbraid.reports.findings import Findings, Setting, setting_configs
+
+SEED_001 = Path(__file__).parents[1] / "studies" / "seed_001.toml"
+VARIED = {"temperature": "model.kappa", "alignment": "model.alignment"}
+"""The setting that each of its tables varies."""
+COMPARABLE = (
+    "single runs on byte pairs of another vocabulary (GPT-2's): perplexities are not to be compared with those above, "
+    "nor is a row_std at another length"
+)
+
+
+@dataclass(frozen=True)
+class Report:
+    """One row of a table of theirs, with the name it has in the report."""
+
+    label: str
+    values: dict[str, float]
+    heads: int
+    """That they count sharp ones of."""
+
+
+def reported(findings: Findings) -> list[Report]:
+    """Their rows that some setting of the run is like, of what the run varies; none where it varies another thing."""
+    source = _source()
+    configs = {json.dumps(swept): flatten(tree) for swept, tree in setting_configs(findings.config)}
+    ours = [(configs.get(json.dumps(one.swept), {}), one) for one in findings.settings]
+    found: list[Report] = []
+    for table, path in VARIED.items():
+        alike = [flat for flat, one in ours if _is_alike(findings, flat, one)]
+        if len({flat.get(path) for flat in alike}) < 2:
+            continue
+        for row in source[table]:
+            if any(math.isclose(flat.get(path, math.nan), row[path]) for flat in alike):
+                values = {name: value for name, value in row.items() if name not in (path, "label")}
+                found.append(Report(row["label"], values, source["heads"]))
+    return found
+
+
+def _is_alike(findings: Findings, flat: Tree, setting: Setting) -> bool:
+    """Whether it has the seed's temperature rule and width."""
+    source, stack = _source(), setting.places[0][0]
+    labels = findings.texts[stack].get("heads", []) if findings.texts else []
+    degrees = [int(label[1:]) for label in labels if label[1:].isdigit()]
+    wide = len(degrees) == len(labels) and sum(2 * degree + 1 for degree in degrees) == source["width"]
+    return wide and all(flat.get(path) == value for path, value in source["conditions"].items())
+
+
+@cache
+def _source() -> Tree:
+    return read_toml(SEED_001)
