@@ -86,20 +86,20 @@ REFUSED = {
     ),
     "training": (["training.steps=3"], "training was given, and on stories a model is taught; accepted: model"),
     "judging": (["judging={model='m', text='t'}"], "accepted: world.kind 'activations'"),
-    "a world without words": (["world={kind='superposition'}", "tasks={}"], "taught on stories; accepted: world.kind"),
+    "a world without words": (["world={kind='superposition'}", "tasks={}"], "taught on stories or text; accepted: world.kind"),
 }
 """On stories."""
 
 REFUSED_ELSEWHERE = {
     "a model": (
         ["model.heads=2"],
-        "model is for a model, which is taught on stories; accepted: world.kind = 'stories'",
+        "model is for a model, which is taught on stories or text; accepted: world.kind = 'stories'",
     ),
     "constraints": (
         ["constraints.head_usage.weight=1"],
-        "constraints is for a model, which is taught on stories; accept",
+        "constraints is for a model, which is taught on stories or text; accept",
     ),
-    "teaching": (["teaching.steps=3"], "teaching is for a model, which is taught on stories; accepted: world.kind"),
+    "teaching": (["teaching.steps=3"], "teaching is for a model, which is taught on stories or text; accepted: world.kind"),
     "tasks": (
         ["tasks.path.seed=1"],
         "tasks were given, and a world of kind 'superposition' has none; accepted: world.",

@@ -24,7 +24,7 @@ STORIES = {"kind": "stories"}
         ),
         ({"world": STORIES, "baseline": {"kind": "pca"}}, r"baseline was given, and on stories a model is taught"),
         ({"world": STORIES, "data": {}}, r"data was given, and on stories"),
-        ({"model": {}}, r"model is for a model, which is taught on stories; accepted: world\.kind = 'stories'"),
+        ({"model": {}}, r"model is for a model, which is taught on stories or text; accepted: world\.kind = 'stories'"),
         ({"teaching": {"steps": 3}}, r"teaching is for a model"),
         (
             {"world": STORIES, "constraints": {"orthogonalty": {}}},

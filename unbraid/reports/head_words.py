@@ -21,6 +21,12 @@ HEADS = {
         "single token (1), at any length; the token itself counts",
         "0 is uniform, 1 is one token",
     ),
+    "expected_sharpness": Wording(
+        "Sharpness of chance beliefs",
+        "what heads of the first layer would have if the beliefs of tokens were drawn independently, as far apart and as "
+        "wide as they are",
+        FACT,
+    ),
     "sharp_heads": Wording(
         "Sharp heads", f"heads of all layers with a row_std above {SHARP:.2f}: the seed's SHARP", FACT, ".1f"
     ),
@@ -55,7 +61,10 @@ BELIEFS = {
     "variance_mean": Wording("Mean variance", "of the same", FACT, "#.3g"),
     "variance_most": Wording("Largest variance", "of the same", FACT, "#.3g"),
 }
-BY_KIND = ("row_std", "sharpness")
+BY_KIND = ("row_std", "sharpness", "expected_sharpness")
+
+
+CHANCE = {"row_std": "; chance is uniform attention at this length", "sharpness": "; chance is 0"}
 
 
 def kind_name(label: str) -> str:
@@ -77,6 +86,5 @@ def of_a_kind(metric: str) -> Wording | None:
     if not kind:
         return None
     whole = HEADS[name]
-    chance = "chance is uniform attention at this length" if name == "row_std" else "chance is 0"
-    meaning = f"the same of {kind} heads of the last layer alone; {chance}"
+    meaning = f"the same of {kind} heads alone{CHANCE.get(name, '')}"
     return Wording(f"{whole.heading} of {kind} heads", meaning, whole.better, whole.digits)

@@ -92,7 +92,7 @@ def _picture(findings: Findings, settings: list[Setting], metric: str) -> Pictur
     _dress(axes, ticks, y, [score for _, found in blocks for _, score in found], metric)
     words = wording(metric)
     name_axes(axes, f"{words.heading} by kind of head", f"{words.heading} ({words.better})", "")
-    mean, replicate, chance, _ = row_key()
+    mean, replicate, chance = row_key([])
     chance.set_label("uniform attention: 0" if metric == "sharpness" else "uniform attention (floor)")
     key(figure, [mean, replicate, chance])
     told = "; ".join(f"{one.label}: {_numbers(metric, found)}" for one, found in blocks)
