@@ -114,7 +114,7 @@ def test_what_a_task_needs_is_merged_over_every_case_of_that_task_alone():
         ("many", "counting"): 3,
     }
     assert found["many", "counting"].model.d_ff == 32
-    assert [one.stories.people for one in found.values()] == [None, 3, None, 3]
+    assert [one.asking.people for one in found.values()] == [None, 3, None, 3]
     assert [one.teaching.steps == 9 for one in found.values()] == [False, True, False, True]
 
 
