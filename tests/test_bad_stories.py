@@ -86,7 +86,10 @@ REFUSED = {
     ),
     "training": (["training.steps=3"], "training was given, and on stories a model is taught; accepted: model"),
     "judging": (["judging={model='m', text='t'}"], "accepted: world.kind 'activations'"),
-    "a world without words": (["world={kind='superposition'}", "tasks={}"], "taught on stories or text; accepted: world.kind"),
+    "a world without words": (
+        ["world={kind='superposition'}", "tasks={}"],
+        "taught on stories or text; accepted: world.kind",
+    ),
 }
 """On stories."""
 
@@ -99,7 +102,10 @@ REFUSED_ELSEWHERE = {
         ["constraints.head_usage.weight=1"],
         "constraints is for a model, which is taught on stories or text; accept",
     ),
-    "teaching": (["teaching.steps=3"], "teaching is for a model, which is taught on stories or text; accepted: world.kind"),
+    "teaching": (
+        ["teaching.steps=3"],
+        "teaching is for a model, which is taught on stories or text; accepted: world.kind",
+    ),
     "tasks": (
         ["tasks.path.seed=1"],
         "tasks were given, and a world of kind 'superposition' has none; accepted: world.",

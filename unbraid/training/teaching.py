@@ -106,7 +106,9 @@ def learn(pupils: Pupils, batch: Asked, teaching: Teaching, constraints: Constra
 
     named = leaves.parameters()
     total = torch.stack(list(terms.values())).sum()  # over members too: members never share a weight
-    gradients = torch.autograd.grad(total, list(named.values()))
+    gradients = torch.autograd.grad(
+        total, list(named.values()), materialize_grads=True
+    )  # scalars have no use for frames
     length = _descend(pupils, torch.cat([gradient.flatten(1) for gradient in gradients], 1), teaching)
     accuracy = (logits.argmax(-1) == batch.answers).float().mean((1, 2))
     return Lesson({name: cost.detach() for name, cost in terms.items()}, accuracy, length)

@@ -1,5 +1,7 @@
 """A gauge transformer is the published formulas put together: tokens to beliefs, what heads read, costs, answers."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -7,8 +9,10 @@ import torch
 from tests.models.gauge import independent
 from tests.models.shapes import ASKED, GAUGES, TOKENS, doubled, start
 from unbraid.errors import NotFinite
+from unbraid.members import across
 from unbraid.models import Gauge
 from unbraid.models.gauge.beliefs import Indefinite
+from unbraid.training.teaching import Pupils, Teaching, learn
 
 SPEC = "2x0e+1x1e+1x2e"
 HEADS = independent.heads_of(SPEC)
@@ -135,3 +139,12 @@ def test_a_silenced_head_reads_nothing_and_the_others_as_before(name):
     less = models.forward(TOKENS, [read], silence={(1, 0)}).recorded[read]
     assert (less[:, :, 0] == 0).all()
     torch.testing.assert_close(less[:, :, 1:], whole[:, :, 1:])
+
+
+def test_scalar_heads_alone_have_no_use_for_frames_and_still_learn():
+    pupils = Pupils.of(start(Gauge(irreps="3x0e")))
+    before = {name: weight.clone() for name, weight in pupils.models.weights.items()}
+    batch = SimpleNamespace(tokens=TOKENS, asked=ASKED, answers=torch.tensor([[0, 1], [2, 3], [4, 0]]))
+    learn(pupils, batch, across([Teaching(weight_decay=0.0)] * 3), {})
+    assert torch.equal(before["embed.frame"], pupils.models.weights["embed.frame"])
+    assert not torch.equal(before["embed.mean"], pupils.models.weights["embed.mean"])
