@@ -23,8 +23,8 @@ HEADS = {
     ),
     "expected_sharpness": Wording(
         "Sharpness of chance beliefs",
-        "what heads of the first layer would have if the beliefs of tokens were drawn independently, as far apart and as "
-        "wide as they are",
+        "what heads of the first layer would have if tokens' beliefs were drawn independently, as far apart and as wide "
+        "as they are",
         FACT,
     ),
     "sharp_heads": Wording(
