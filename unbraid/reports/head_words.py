@@ -23,7 +23,7 @@ HEADS = {
     ),
     "expected_sharpness": Wording(
         "Sharpness of chance beliefs",
-        "what heads of the first layer would have if tokens' beliefs were drawn independently, as far apart and as wide "
+        "what heads of the first layer would have if tokens' beliefs were drawn independently, as far apart and wide "
         "as they are",
         FACT,
     ),
