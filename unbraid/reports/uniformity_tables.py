@@ -106,7 +106,7 @@ def _reported(report: Report) -> dict[str, str]:
 def _over_members(findings: Findings, setting: Setting, name: str) -> np.ndarray:
     """Of the last layer by head, or the one number there is of a member."""
     tables = [findings.tables[stack][name][place] for stack, place in setting.places]
-    return np.mean([table[-1] if table.ndim else table for table in tables], axis=0, dtype=float)
+    return np.asarray(np.mean([table[-1] if table.ndim else table for table in tables], axis=0, dtype=float))
 
 
 def _digits(name: str, value: float) -> str:

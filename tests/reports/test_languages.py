@@ -1,0 +1,138 @@
+"""What a report of language models shows follows from what is on disk."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.reports.languages import FLOOR, LABELS, WORDS, write_languages
+from unbraid.metrics import uniformity
+from unbraid.reports.canvas import blank
+from unbraid.reports.figures import draw
+from unbraid.reports.findings import Findings, read_findings
+from unbraid.reports.head_maps import LEAST, _name_tokens, chosen_maps, draw_map, head_maps, may_be_seen, watched_text
+from unbraid.reports.irrep_figures import _draw, _dress, by_irrep, kind_look, kinds
+from unbraid.reports.page import write_report
+from unbraid.reports.published_uniformity import reported
+from unbraid.reports.uniformity_tables import classify, head_table, what_heads_do
+
+
+@pytest.fixture(scope="module")
+def findings(tmp_path_factory: pytest.TempPathFactory) -> Findings:
+    return read_findings(write_languages(tmp_path_factory.mktemp("language")))
+
+
+def cells(html: str, row: str) -> list[str]:
+    """The cells of a row of a table, tags taken away."""
+    (found,) = re.findall(rf'<tr><th scope="row">{re.escape(row)}</th>(.*?)</tr>', html)
+    return re.findall(r"<td[^>]*>(.*?)</td>", found)
+
+
+def test_kinds_of_head_are_drawn_apart_with_their_numbers(findings):
+    plate = by_irrep(findings)
+    assert [picture.name for picture in plate.pictures] == ["sharpness-by-irrep", "row-std-by-irrep"]
+    assert "kappa 0.25: ℓ0 0.200, ℓ1 0.450, ℓ2 0.700; kappa 0.005: ℓ0 0.200" in plate.pictures[0].alt
+    assert "ℓ0 0.0300, ℓ1 0.0400, ℓ2 0.0500" in plate.pictures[1].alt
+    assert "at most" not in plate.caption
+    assert "The most that any head can have of row_std is 0.333 at 6 tokens." in plate.caption
+    assert len({kind_look(kind).colour for kind in ("ℓ0", "ℓ1", "ℓ2", "ℓ3", "ℓ5", "softmax")}) == 6
+
+
+def test_the_floor_and_the_thresholds_are_drawn_where_they_are(findings):
+    _, axes = blank(findings.source)
+    ((_, score), *_) = kinds(findings.settings[0], "row_std")
+    _draw(axes, -0.3, "ℓ0", "row_std", score)
+    assert axes.lines[0].get_xdata().tolist() == [FLOOR, FLOOR]
+    _dress(axes, {-0.3: "ℓ0"}, -0.5, [score], "row_std")
+    assert [line.get_xdata()[0] for line in axes.lines[-2:]] == [uniformity.MEDIUM, uniformity.SHARP]
+    assert axes.get_xlim()[1] > FLOOR
+    assert [text.get_text() for text in axes.texts] == ["0.0300", "MEDIUM above 0.05", "SHARP above 0.10"]
+
+
+def test_the_table_has_our_settings_and_under_them_what_the_seed_reports(findings):
+    html = what_heads_do(findings)
+    assert cells(html, "kappa 0.005")[:6] == ["9.500", "3.100", "0.0667", "0.1234", "0.500", "1.5 of 9"]
+    theirs = cells(html, "the seed, κ .0086")
+    assert theirs == ["947", *["–"] * 6, "0.0192", "0.0134", *["–"] * 3]
+    assert "κ .00043" not in html
+    assert "byte pairs of another vocabulary" in html
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({}, ["the seed, κ .43", "the seed, κ .0086"]),
+        ({"values": (0.25, 0.00025)}, ["the seed, κ .43", "the seed, κ .00043"]),
+        ({"values": (0.25,)}, []),
+        ({"changes": {"model": {"temperature": "head"}}}, []),
+        ({"labels": LABELS[:-1]}, []),
+        ({"labels": ["softmax"] * 19}, []),
+        ({"path": "model.alignment", "values": (0.0, 1.0)}, ["the author, λ_β 0", "the author, λ_β 1"]),
+    ],
+    ids=str,
+)
+def test_the_seeds_figures_stand_beside_what_is_like_them(tmp_path: Path, asked: dict, expected: list[str]):
+    assert [one.label for one in reported(read_findings(write_languages(tmp_path, **asked)))] == expected
+
+
+def test_heads_in_numbers_are_means_over_replicates_with_the_seeds_word(findings):
+    html = head_table(findings, findings.settings[0])
+    assert cells(html, "head 0 (ℓ0)") == ["0.0300", "UNIFORM", "0.1234", "0.100", "2.5", "0.300", "0.200"]
+    assert cells(html, "head 1 (ℓ0)")[:2] == ["0.0700", "MEDIUM"]
+    assert cells(html, "head 8 (ℓ2)")[3] == "0.900"
+
+
+@pytest.mark.parametrize("value", [0.0, 0.05, 0.0501, 0.1, 0.1001])
+def test_the_seeds_word_is_that_of_the_metric(value: float):
+    assert classify(value) == uniformity.classify(value)
+
+
+def test_what_may_not_be_seen_is_missing_and_what_is_not_seen_is_dark():
+    """Three tokens: the second looks at itself alone; later keys are missing, an allowed key with 0 is not."""
+    pattern = np.array([[1, 0, 0], [0, 1, 0], [0.5, 0.499, 0.001]])[None, None, None]
+    seen = may_be_seen(pattern)[0, 0, 0]
+    assert np.isnan(seen).tolist() == [[False, True, True], [False, False, True], [False, False, False]]
+    masked = np.array([[1, 0, 0], [1, 0, 0], [0.5, 0.5, 0]])[None, None, None]
+    own = np.isnan(may_be_seen(masked)[0, 0, 0])
+    assert own.tolist() == [[False, True, True], [False, True, True], [False, False, True]]
+    both_ways = np.full((1, 1, 1, 2, 2), 0.5)
+    assert not np.isnan(may_be_seen(both_ways)).any()
+    _, axes = blank("source")
+    draw_map(axes, seen)
+    shown = axes.images[0].get_array()
+    np.testing.assert_allclose(shown.filled(9), [[0, 9, 9], [LEAST, 0, 9], [np.log10(0.5), np.log10(0.499), -3]])
+    assert axes.images[0].get_clim() == (LEAST, 0)
+
+
+def test_maps_are_of_the_last_layer_with_each_heads_numbers(findings):
+    seen = watched_text(findings, findings.settings[1])
+    assert seen is not None
+    assert seen.title(2) == "head 2: ℓ0\nrow_std 0.110, sharpness 0.30"
+    plate = head_maps(findings)
+    assert [picture.name for picture in plate.pictures] == ["head-maps-1-kappa-0.25", "head-maps-2-kappa-0.005"]
+    assert plate.numbers.count("<details>") == 2
+    (chosen,) = chosen_maps(findings).pictures
+    assert "kappa 0.25: head 8: ℓ2, row_std 0.110, sharpness 0.90 and head 0: ℓ0, row_std 0.020" in chosen.alt
+
+
+def test_tokens_that_cannot_be_seen_are_named():
+    _, axes = blank("source")
+    _name_tokens(axes, WORDS)
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["␣", "a", "↵", r"\$", "b", "a"]
+
+
+def test_a_page_of_language_models_has_no_raw_name_of_a_score(findings, tmp_path: Path):
+    page = write_report([findings.run], tmp_path / "page.html").read_text()
+    assert not re.findall(r"(?:row_std|sharpness|kl|variance|mean|sharp|medium)_(?:l\d|mean|heads|distance)", page)
+    for heading in ("How uniformly each kind of head looks", "What every head looks at", "Training"):
+        assert f">{heading}</h2>" in page
+    assert "Sharpness of ℓ2 heads" in page
+    names = [picture.name for plate in draw(findings) for picture in plate.pictures]
+    assert len(names) == len(set(names))
+
+
+def test_tokens_that_do_not_see_themselves_are_drawn(tmp_path: Path):
+    seen = watched_text(found := read_findings(write_languages(tmp_path, masked=True)), found.settings[0])
+    assert seen is not None
+    assert np.isnan(np.diagonal(seen.patterns[0])).tolist() == [False, *[True] * 5]
