@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.reports.languages import FLOOR, LABELS, WORDS, write_languages
+from unbraid.files import write_json
 from unbraid.metrics import uniformity
 from unbraid.reports.canvas import blank
 from unbraid.reports.figures import draw
@@ -15,6 +16,7 @@ from unbraid.reports.head_maps import LEAST, _name_tokens, chosen_maps, draw_map
 from unbraid.reports.irrep_figures import _draw, _dress, by_irrep, kind_look, kinds
 from unbraid.reports.page import write_report
 from unbraid.reports.published_uniformity import reported
+from unbraid.reports.text_sentences import details
 from unbraid.reports.uniformity_tables import classify, head_table, what_heads_do
 
 
@@ -136,3 +138,18 @@ def test_tokens_that_do_not_see_themselves_are_drawn(tmp_path: Path):
     seen = watched_text(found := read_findings(write_languages(tmp_path, masked=True)), found.settings[0])
     assert seen is not None
     assert np.isnan(np.diagonal(seen.patterns[0])).tolist() == [False, *[True] * 5]
+
+
+def test_better_and_worse_are_told_once_beside_the_first_setting(tmp_path: Path):
+    run = write_languages(tmp_path, values=(0.25, 0.005, 1.0, 2.0))
+    scores = run.scores()
+    for place, (value, verdict) in enumerate([(-0.5, "lower"), (-0.25, "lower"), (0.125, "higher")], 1):
+        bounds = {"value": value, "interval": [value - 0.1, value + 0.1], "pairs": 2, "verdict": verdict}
+        scores["differences"].append({"setting": place, "reference": 0, "metric": "perplexity", **bounds})
+    write_json(run.path / "scores.json", scores)
+    _, better, worse = details(read_findings(run))
+    assert better == (
+        "Predicting better than kappa 0.25, by perplexity: kappa 0.005: −0.5000 [−0.6000, −0.4000]; "
+        "kappa 1: −0.2500 [−0.3500, −0.1500]."
+    )
+    assert worse == "Predicting worse than kappa 0.25, by perplexity: kappa 2: +0.1250 [+0.02500, +0.2250]."

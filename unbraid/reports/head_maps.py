@@ -124,7 +124,8 @@ def _chosen(findings: Findings, found: list[tuple[Setting, Seen]]) -> Picture:
         heads = int(np.nanargmax(seen.sharpness)), int(np.nanargmin(seen.sharpness))
         for axes, head in zip(panels[2 * row : 2 * row + 2], heads, strict=True):
             draw_map(axes, seen.patterns[head, :NAMED, :NAMED])
-            title = f"{fill(short(setting.label, 90), 48)}\n{seen.title(head).replace(chr(10), ', ')}"
+            label = short(setting.label, 90).replace(" ", "\u00a0").replace(",\u00a0", ", ")  # broken at commas alone
+            title = f"{fill(label, 48)}\n{seen.title(head).replace(chr(10), ', ')}"
             axes.set_title(plain(title), fontsize=SMALLER - 1, color=INK)
             _name_tokens(axes, seen.words[:NAMED])
         told.append(f"{setting.label}: {' and '.join(seen.title(head).replace(chr(10), ', ') for head in heads)}")

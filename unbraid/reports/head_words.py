@@ -36,17 +36,17 @@ HEADS = {
 }
 BELIEFS = {
     "kl_mean": Wording(
-        "KL, mean",
+        "Mean KL",
         "divergence of two tokens' beliefs, mean over heads of the last layer and all pairs, as published: also of "
         "tokens that come later; in nats",
         FACT,
         "#.3g",
     ),
     "kl_std": Wording(
-        "KL, spread", "standard deviation of the same over pairs; far below a head's κ it looks alike", FACT, "#.3g"
+        "Spread of KL", "standard deviation of the same over pairs; far below a head's κ it looks alike", FACT, "#.3g"
     ),
-    "kl_mean_causal": Wording("KL of what is seen, mean", "the same of tokens that came before alone", FACT, "#.3g"),
-    "kl_std_causal": Wording("KL of what is seen, spread", "standard deviation of those", FACT, "#.3g"),
+    "kl_mean_causal": Wording("Mean KL of what is seen", "the same of tokens that came before alone", FACT, "#.3g"),
+    "kl_std_causal": Wording("Spread of KL of what is seen", "standard deviation of those", FACT, "#.3g"),
     "mean_distance": Wording(
         "Distance of means",
         "mean distance of the means of two tokens' beliefs as they are embedded (published: μ_dist); 0 where all are "

@@ -53,12 +53,16 @@ def details(findings: Findings) -> list[str]:
     best = findings.best()
     bits = best.scores.get("bits_per_character") if best else None
     sentences = [] if bits is None else [f"That is {estimate('bits_per_character', bits)} bits a character."]
+    found: dict[tuple[int, str], list[str]] = {}
     for one in findings.differences:
         if one["metric"] == "perplexity" and one["verdict"] != "undecided":
-            better = "better" if one["verdict"] == "lower" else "worse"
             by = f"{number('perplexity', one['value'], True)} {interval('perplexity', one['interval'], True)}"
-            first, this = (findings.settings[one[key]].label for key in ("reference", "setting"))
-            sentences.append(f"{this} predicts {better} than {first}: perplexity {by}.")
+            this = findings.settings[one["setting"]].label
+            found.setdefault((one["reference"], one["verdict"]), []).append(f"{this}: {by}")
+    for (reference, verdict), each in found.items():
+        better = "better" if verdict == "lower" else "worse"
+        first = findings.settings[reference].label
+        sentences.append(f"Predicting {better} than {first}, by perplexity: {'; '.join(each)}.")
     return sentences
 
 

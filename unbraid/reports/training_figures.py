@@ -26,6 +26,8 @@ from unbraid.reports.findings import Curve, Findings, Setting
 
 FEW_POINTS = 3
 """A curve of so few points is drawn with markers, or nothing would be seen."""
+LONGEST = 68
+"""Letters of a setting that there is room for under a plot."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ def _draw(axes: Axes, drawn: Look, label: str, curve: Curve) -> Line2D:
         axes.plot(curve.steps, curve.values.T, "." if few else "-", color=drawn.colour, linewidth=0.7, alpha=0.45)
     (line,) = axes.plot(curve.steps, curve.values.mean(0), color=drawn.colour, linestyle=drawn.dashes, linewidth=2.2)
     line.set_marker(drawn.marker if few else "")
-    return handle(drawn, short(label), marker=few)
+    return handle(drawn, short(label, LONGEST), marker=few)
 
 
 def _levels(axes: Axes, settings: list[Setting], quantity: _Quantity) -> list[Line2D]:

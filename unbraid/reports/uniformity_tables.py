@@ -18,8 +18,8 @@ COLUMNS = {
     "sharpness": "sharpness",
     "sharp_heads": "sharp heads",
     "medium_heads": "medium heads",
-    "kl_mean": "KL, mean",
-    "kl_std": "KL, std",
+    "kl_mean": "KL mean",
+    "kl_std": "KL std",
     "mean_distance": "distance of means",
     "explosions": "explosions",
     "parameters": "parameters",
@@ -38,8 +38,8 @@ OF_HEADS = {
     FLOOR: "its floor",
     "sharpness": "sharpness",
     "effective_keys": "effective keys",
-    "kl_mean": "KL, mean",
-    "kl_std": "KL, std",
+    "kl_mean": "KL mean",
+    "kl_std": "KL std",
 }
 OF_HEADS_MEANING = (
     "Heads of the last layer, each the mean over replicates (heads of one number are not the same head in another "
