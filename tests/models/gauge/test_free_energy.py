@@ -194,3 +194,16 @@ def test_training_sees_through_the_whole_block(case, priors):
         return torch.stack([one.mean.sin().sum() + one.covariance.sum() for one in after.beliefs]).sum()
 
     assert torch.autograd.gradcheck(outcome, (step, *means, *covariances), atol=1e-5)
+
+
+def test_blocks_of_queries_give_what_all_at_once_give(case, priors, monkeypatch):
+    whole = case.looking()
+    held, settings = held_by(case, priors), FreeEnergy()
+    monkeypatch.setattr("unbraid.models.gauge.attention.BLOCK", 2)
+    blocked = replace(whole, back=True)
+    assert (whole.blocks(), blocked.blocks()) == ([(0, 5)], [(0, 2), (2, 4), (4, 5)])
+    for one, other in zip(
+        slopes(held, settings, KAPPA, whole)[0], slopes(held, settings, KAPPA, blocked)[0], strict=True
+    ):
+        torch.testing.assert_close(one.mean, other.mean)
+        torch.testing.assert_close(one.covariance, other.covariance)

@@ -20,6 +20,9 @@ from unbraid.axes import Bool, Float, Tensor
 from unbraid.models.gauge.beliefs import Beliefs
 from unbraid.models.gauge.lifts import products, weights
 
+BLOCK = 128
+"""So many queries are taken together where an array of all pairs is made."""
+
 
 @dataclass(frozen=True)
 class Looking:
@@ -27,6 +30,14 @@ class Looking:
 
     added: Float[Tensor, "#b #h t s"] | None
     allowed: Bool[Tensor, "#b 1 #t s"]
+    back: bool = False
+    """Whether nobody sees what comes later, so that early queries have no use for late keys."""
+
+    def blocks(self) -> list[tuple[int, int]]:
+        """First and last of queries that are taken together, each with the keys up to its last."""
+        length = self.allowed.shape[-1]
+        most = BLOCK if self.back else length
+        return [(start, min(start + most, length)) for start in range(0, length, most)]
 
 
 @dataclass(frozen=True)
@@ -62,11 +73,10 @@ def divergences(beliefs: Beliefs) -> Float[Tensor, "m b h t s"]:
     return own(beliefs).transpose(2, 3)[..., None] - inner
 
 
-def together(family: Sequence[Beliefs]) -> Float[Tensor, "m b t s"]:
-    """KL of every pair of tokens, summed over all heads of all degrees."""
+def together(family: Sequence[Beliefs]) -> tuple[Float[Tensor, "m b t l"], Float[Tensor, "m b t l"]]:
+    """Queries and keys of all heads of all degrees as one, whose inner product is minus the sum of all their KL."""
     asked, key = (torch.cat([part(one).flatten(3) for one in family], -1) for part in (queries, keys))
-    alone = torch.cat([own(one) for one in family], -1).sum(-1, keepdim=True)
-    return alone - asked @ key.mT
+    return asked, key
 
 
 def attend(

@@ -63,12 +63,9 @@ def settle(
 
 def slopes(held: Held, settings: FreeEnergy, kappa: float, looking: Looking) -> tuple[list[Slope], list[Slope]]:
     """Of each degree: the gradient of what neighbours say (λ part), and of the prior (α part)."""
-    scores, allowed = together(held.beliefs) / kappa, looking.allowed[:, 0]
-    if settings.sign == "corrected":
-        heard = plain = _heard(held.beliefs, heard_shares(scores, allowed, -1.0))
-    else:
-        heard = _heard(held.beliefs, heard_shares(scores, allowed, 1.0))
-        plain = _heard(held.beliefs, heard_shares(scores, allowed, 0.0))
+    heard = plain = _heard(held.beliefs, kappa, looking, -1.0 if settings.sign == "corrected" else 1.0)
+    if settings.sign == "published":
+        plain = _heard(held.beliefs, kappa, looking, 0.0)
     told = [
         _told(one, by_mean, by_spread, settings.alignment)
         for one, by_mean, by_spread in zip(held.beliefs, heard, plain, strict=True)
@@ -77,11 +74,21 @@ def slopes(held: Held, settings: FreeEnergy, kappa: float, looking: Looking) -> 
     return told, drawn
 
 
-def _heard(beliefs: Sequence[Beliefs], share: Float[Tensor, "m b t s"]) -> list[Tensor]:
-    """Σ_j w_ij (P_j, P_j m_j) of each degree: one product for all."""
+def _heard(beliefs: Sequence[Beliefs], kappa: float, looking: Looking, sign: float) -> list[Tensor]:
+    """Σ_j w_ij (P_j, P_j m_j) of each degree, all in one product, a block of queries at a time.
+
+    What of KL_ij depends on i alone is left out: w_i does not change with it.
+    """
     said = [torch.cat([one.precision, one.weighted], -1) for one in beliefs]
-    together = share @ torch.cat([part.flatten(3) for part in said], -1)
-    parts = together.split([part[0, 0, 0].numel() for part in said], -1)
+    values = torch.cat([part.flatten(3) for part in said], -1)
+    asked, key = together(beliefs)
+    key = key / -kappa
+    blocks: list[Tensor] = []
+    for start, stop in looking.blocks():
+        scores = asked[:, :, start:stop] @ key[:, :, :stop].mT
+        share = heard_shares(scores, looking.allowed[:, 0, start:stop, :stop], sign)
+        blocks.append(share @ values[:, :, :stop])
+    parts = torch.cat(blocks, 2).split([part[0, 0, 0].numel() for part in said], -1)
     return [part.unflatten(-1, like.shape[3:]) for part, like in zip(parts, said, strict=True)]
 
 

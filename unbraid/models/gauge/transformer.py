@@ -119,9 +119,9 @@ class GaugeModels(Models):
             allowed = allowed & others
             allowed = allowed | (~allowed.any(-1, keepdim=True) & ~others)
         if sight.causal and sight.nearness is None and self.settings.self_attention:
-            return Looking(None, allowed)
+            return Looking(None, allowed, back=True)
         near = torch.zeros(()) if sight.nearness is None else sight.nearness
-        return Looking(torch.where(allowed, near, -torch.inf), allowed)
+        return Looking(torch.where(allowed, near, -torch.inf), allowed, back=sight.causal)
 
     def _costs(self, held: Held, passing: Passing, sight: Sight) -> Named:
         costs: Named = {}
