@@ -132,12 +132,11 @@ def gauge() -> Iterator[Figure]:
     yield Figure(f"KL attention: pairs / fast, N={TOKENS}, 4 heads ℓ=2", slow / quick, 100, "higher", "×")
     quick, softmax = medians(there_and_back(fast, held), softmax_layer(), REPEATS)
     yield Figure(f"KL attention layer / softmax layer, N={TOKENS}", quick / softmax, 2, "lower", "×")
-    plain = {4: "4 heads", 5: "5 heads"}
-    for irreps, heads in ((f"{HEADS}x{DEGREE}e", 4), (SEED, 5)):
-        rival = Transformer(d_model=WIDTH, heads=heads, layers=1, d_ff=4 * WIDTH, positions="learned")
+    for irreps, width, heads in ((f"{HEADS}x{DEGREE}e", WIDTH, HEADS), (SEED, 18, 9), (SEED, WIDTH, 5)):
+        rival = Transformer(d_model=width, heads=heads, layers=1, d_ff=4 * width, positions="learned")
         for free, words in ((None, "attention"), (FreeEnergy(), "with free energy")):
             ours, theirs = medians(step(Gauge(irreps=irreps, free_energy=free)), step(rival), REPEATS)
-            name = f"gauge step, {irreps}, {words} / transformer, {plain[heads]}"
+            name = f"gauge step, {irreps}, {words} / plain, d={width}, {heads} heads"
             yield Figure(name, ours / theirs, 3, "lower", "×")
     for free, words in ((None, "attention"), (FreeEnergy(), "with free energy")):
         peak = float(answer("benchmarks.gauge", "memory", str(free is not None)))

@@ -103,8 +103,8 @@ class Beliefs:
 
 
 def times(matrix: Float[Tensor, "*axes e e"], x: Float[Tensor, "*axes e"]) -> Float[Tensor, "*axes e"]:
-    """Small matrices times vectors, which is faster so than as products of matrices."""
-    return (matrix * x[..., None, :]).sum(-1)
+    """Every small matrix times its vector."""
+    return (matrix @ x[..., None])[..., 0] if x.shape[-1] > 1 else matrix[..., 0] * x
 
 
 def definite_root(matrix: Float[Tensor, "*axes e e"]) -> Float[Tensor, "*axes e e"]:
