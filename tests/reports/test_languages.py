@@ -14,6 +14,7 @@ from unbraid.reports.figures import draw
 from unbraid.reports.findings import Findings, read_findings
 from unbraid.reports.head_maps import LEAST, _name_tokens, chosen_maps, draw_map, head_maps, may_be_seen, watched_text
 from unbraid.reports.irrep_figures import _draw, _dress, by_irrep, kind_look, kinds
+from unbraid.reports.language_figures import predictions
 from unbraid.reports.page import write_report
 from unbraid.reports.published_uniformity import reported
 from unbraid.reports.text_sentences import details
@@ -153,3 +154,10 @@ def test_better_and_worse_are_told_once_beside_the_first_setting(tmp_path: Path)
         "kappa 1: −0.2500 [−0.3500, −0.1500]."
     )
     assert worse == "Predicting worse than kappa 0.25, by perplexity: kappa 2: +0.1250 [+0.02500, +0.2250]."
+
+
+def test_predictions_stand_beside_counting_pairs(findings):
+    (picture,) = predictions(findings).pictures
+    assert picture.name == "forest-perplexity"
+    assert picture.alt.startswith("Dot plot of Perplexity: kappa 0.25 8.500 ")
+    assert picture.alt.endswith("; counting pairs 9.000.")

@@ -14,6 +14,7 @@ from unbraid.reports.forest_figures import forests
 from unbraid.reports.head_maps import chosen_maps, head_maps
 from unbraid.reports.heat_figures import chosen_heads, gallery
 from unbraid.reports.irrep_figures import by_irrep
+from unbraid.reports.language_figures import predictions
 from unbraid.reports.learning_figures import learning
 from unbraid.reports.matrix_figures import matrices
 from unbraid.reports.pareto_figures import pareto
@@ -31,7 +32,7 @@ from unbraid.reports.tracking_figures import dead_entries, fates
 from unbraid.reports.training_figures import curves
 
 PLATES = (
-    *(published_accuracies, forests, costs, learning, sights, routes, chosen_heads, gallery, seed_figures),
+    *(published_accuracies, forests, predictions, costs, learning, sights, routes, chosen_heads, gallery, seed_figures),
     *(by_irrep, head_maps, chosen_maps),
     *(matrices, scores, additions, pareto, absorbed, correlations, probing, rungs),
     *(dead_entries, fates, timelines, curves),

@@ -38,7 +38,7 @@ def headline(findings: Findings) -> str:
         return "No setting has a perplexity: nothing can be said about what was learned."
     score, amount = best.scores["perplexity"], len(findings.settings)
     subject = f"Best of {amount} settings: {best.label}" if amount > 1 else "The model"
-    pairs = _pairs(findings, best).get("perplexity")
+    pairs = counted_pairs(findings, best).get("perplexity")
     beside = [
         f"{what} gives {number('perplexity', value)}"
         for what, value in (("counting tokens", score.chance), ("counting pairs", pairs))
@@ -68,7 +68,7 @@ def details(findings: Findings) -> list[str]:
 
 def pairs_counted(findings: Findings) -> str:
     """What counting pairs gives, on each text and cut that was run."""
-    found = {tuple(pairs.items()): None for one in findings.settings if (pairs := _pairs(findings, one))}
+    found = {tuple(pairs.items()): None for one in findings.settings if (pairs := counted_pairs(findings, one))}
     told = [", ".join(f"{name.replace('_', ' ')} {number(name, value)}" for name, value in pairs) for pairs in found]
     return f"What counting pairs of tokens gives: {'; or '.join(told)}." if told else ""
 
@@ -92,6 +92,7 @@ def replicated(worlds: int, seeds: int) -> str:
     return "seed: how the weights start. All are taught on the same windows and predict the same text."
 
 
-def _pairs(findings: Findings, setting: Setting) -> dict[str, float]:
+def counted_pairs(findings: Findings, setting: Setting) -> dict[str, float]:
+    """What counting pairs of tokens gives on the text of this setting, by score."""
     stack = setting.places[0][0]
     return findings.texts[stack].get("bigram", {}) if findings.texts else {}

@@ -18,7 +18,7 @@ COMPARED = (
     *("absorption", "absorption_fraction", "redundancy", "correlation", "loss"),
     *("evenness", "hopkins", "clusters", "clustered"),
     *("accuracy", "steps_to_95", "support_best", "support_mass", "spread", "specialisation", "separation"),
-    *("perplexity", "bits_per_character", "explosions"),
+    *("perplexity", "bits_per_character", "explosions", "sharpness", "row_std"),
     *("head_cosine", "head_cka", "importance_most", "idle", "quiet_drop", "usage_evenness", "seconds"),
 )
 PARTS = ("values", "chance", "ceiling")

@@ -7,7 +7,7 @@ from unbraid.studies.rules import Below, Rule, Within
 STUDY = "001-language"
 ALIKE = 0.05
 """Of perplexity: within this share two models predict alike."""
-FIGURES = ("score-perplexity",)
+FIGURES = ("forest-perplexity", "sharpness-by-irrep")
 
 
 def _over(of: str, minus: str, rule: Rule) -> Part:

@@ -10,7 +10,7 @@ SEEDS = 0.25
 """The seed's kappa: .43 with 19 dimensions."""
 FIFTIETH, THOUSANDTH = 0.005, 0.00025
 ITS_OWN: Where = {"model.irreps": "5x0e + 3x1e + 1x2e"}
-FIGURES = ("sharpness-by-irrep", "row-std-by-irrep")
+FIGURES = ("sharpness-by-irrep", "row-std-by-irrep", "forest-perplexity")
 
 
 def _at(kappa: float) -> Where:
