@@ -109,10 +109,10 @@ def test_the_first_models_heads_are_told_of_every_tenth_line_of_the_log(tmp_path
     run = make(tmp_path, "told", CONFIG.replace("steps = 9", "steps = 41"))
     execute(run, Silent())
     said = capsys.readouterr().err.splitlines()
-    assert [line for line in said if line.startswith("step")] == ["step 20, none", "step 40, none"]
+    assert [line for line in said if line.startswith("step")] == ["step 20, none", "step 40, none", "step 41, none"]
     assert said[1].startswith("Head 0 (softmax): row_std=0.")
     assert said[1].endswith("(uniform: 0.0674)")  # of 12 tokens
-    assert len(said) == 2 * (1 + 2)
+    assert len(said) == 3 * (1 + 2)
 
 
 def test_explosions_are_counted_through_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -21,7 +21,7 @@ from torch.nn.functional import cross_entropy
 from unbraid.axes import Float, Int, Tensor
 from unbraid.examining.looking import PATTERN
 from unbraid.metrics.counting import bigram_surprise, unigram_surprise
-from unbraid.models import Models
+from unbraid.models import Models, start_models
 from unbraid.worlds.text import Text
 
 TOKENS = 1 << 14
@@ -59,6 +59,8 @@ class Predicted:
 def predict(models: Models, world: Text, windows: int, diagnose: Diagnose | None = None) -> Predicted:
     """All scores of every member; heads are looked at on so many windows, where there is somebody to do it."""
     tokens, chance = first_windows(world, windows), counted(world)["unigram"]
+    words = len(world.vocabulary)
+    untaught = start_models(models.settings, words, world.length, words, models.seeds)
     parts: list[tuple[Named, Named, Named]] = []
     for index in range(models.members):
         one = models.member(index)
@@ -67,7 +69,8 @@ def predict(models: Models, world: Text, windows: int, diagnose: Diagnose | None
         floor = {name: torch.tensor([value]) for name, value in chance.items()}
         tables: Named = {}
         if diagnose is not None:
-            heads = diagnose(one, tokens)
+            heads, before = diagnose(one, tokens), diagnose(untaught.member(index), tokens).values
+            values |= {f"untaught_{name}": value for name, value in before.items() if name.startswith("sharpness")}
             values, floor, tables = {**values, **heads.values}, {**floor, **heads.chance}, dict(heads.tables)
         parts.append((values, floor, tables))
     return Predicted(*(_joined(each) for each in zip(*parts, strict=True)))

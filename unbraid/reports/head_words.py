@@ -21,6 +21,9 @@ HEADS = {
         "single token (1), at any length; the token itself counts",
         "0 is uniform, 1 is one token",
     ),
+    "untaught_sharpness": Wording(
+        "Sharpness before teaching", "the same of the same models as they started, which is often sharp already", FACT
+    ),
     "expected_sharpness": Wording(
         "Sharpness of chance beliefs",
         "what heads of the first layer would have if tokens' beliefs were drawn independently, as far apart and wide "
@@ -61,7 +64,7 @@ BELIEFS = {
     "variance_mean": Wording("Mean variance", "of the same", FACT, "#.3g"),
     "variance_most": Wording("Largest variance", "of the same", FACT, "#.3g"),
 }
-BY_KIND = ("row_std", "sharpness", "expected_sharpness")
+BY_KIND = ("row_std", "sharpness", "untaught_sharpness", "expected_sharpness")
 
 
 CHANCE = {"row_std": "; chance is uniform attention at this length", "sharpness": "; chance is 0"}

@@ -55,7 +55,8 @@ class TextWork(TaughtWork):
 
     def look(self) -> None:
         """Every so often, say what the heads of the run's first model do, as the seed did."""
-        if self.index or self.state.step == 0 or self.state.step % (LOGGED * self.saving.log_every):
+        due = self.state.step % (LOGGED * self.saving.log_every) == 0 or self.state.step == self.steps
+        if self.index or self.state.step == 0 or not due:
             return
         self.watcher.say(f"step {self.state.step}, {label(self.group[0].setting)}")
         for line in lines(self.state.models.member(0), first_windows(self.world, 1)):

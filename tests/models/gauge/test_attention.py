@@ -6,11 +6,11 @@ import torch
 
 from tests.models.gauge import independent
 from tests.models.gauge.cases import SPEC, Case
-from unbraid.models.gauge.attention import attend, divergences, patterns, together
+from unbraid.models.gauge.attention import attend, divergences, pattern, patterns, together
 from unbraid.models.gauge.beliefs import Beliefs
 from unbraid.models.gauge.frames import compose, turns
 from unbraid.models.gauge.lifts import unfold
-from unbraid.models.gauge.pairwise import compare, mix, pattern, transports
+from unbraid.models.gauge.pairwise import compare, mix, transports
 
 KAPPAS = {0: 0.7, 1: 1.3, 2: 2.0}
 

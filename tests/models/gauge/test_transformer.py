@@ -10,7 +10,7 @@ from tests.models.gauge import independent
 from tests.models.shapes import ASKED, GAUGES, TOKENS, doubled, start
 from unbraid.errors import NotFinite
 from unbraid.members import across
-from unbraid.models import Gauge
+from unbraid.models import FreeEnergy, Gauge
 from unbraid.models.gauge.beliefs import Indefinite
 from unbraid.training.teaching import Pupils, Teaching, learn
 
@@ -86,13 +86,43 @@ def test_costs_are_of_real_tokens_alone():
 
 
 def test_gauge_fixed_priors_leave_heads_nothing_to_tell_tokens_apart_by():
-    """Every KL is 0, so that attention is uniform; and answers depend on frames alone."""
-    settings = Gauge(irreps=SPEC, priors="gauge_fixed", positions="frame", frame_deviation=1.0)
+    """Every KL is 0 but for positions, so that attention is uniform; and answers depend on frames alone."""
+    settings = Gauge(irreps=SPEC, priors="gauge_fixed", positions="none", frame_deviation=1.0)
     name, kl = "blocks.0.attn.hook_pattern", "blocks.0.attn.hook_kl"
     kept = doubled(start(settings)).forward(SENTENCE, [name, kl]).recorded
     assert kept[kl].abs().max() < 1e-12
     uniform = torch.ones(6, 6).tril() / torch.arange(1, 7)[:, None]
     torch.testing.assert_close(kept[name], uniform.expand_as(kept[name]).double())
+
+
+def test_gauge_fixed_priors_are_turned_by_the_token_and_frames_by_its_place_too():
+    """As published: μ_i = R(token) μ₀ in the frame R(token) R(position), so that only places tell tokens apart."""
+    models = doubled(start(Gauge(irreps=SPEC, priors="gauge_fixed", positions="frame", frame_deviation=1.0)))
+    own = {name: weight[0].numpy() for name, weight in models.weights.items()}
+    words = SENTENCE[0].numpy()
+    token, place = (
+        independent.frames(phi, HEADS) for phi in (own["embed.frame"][words], own["positions.frame"][: len(words)])
+    )
+    base = np.diag(np.exp(own["embed.base_spread"]))
+    means, covariances = independent.gauge_fixed(token, own["embed.base_mean"], base)
+    turn = token @ place
+    kl = independent.pairs(means, covariances, np.einsum("tij,skj->tsik", turn, turn), HEADS)
+    name = "blocks.0.attn.hook_kl"
+    np.testing.assert_allclose(models.forward(SENTENCE, [name]).recorded[name][0, 0], kl, atol=1e-10)
+    assert kl[2:].max() > 1e-4
+
+
+def test_nearness_is_of_each_head_whatever_its_degree():
+    """The last head likes all distances alike: without beliefs to tell tokens apart only it is uniform."""
+    settings = Gauge(irreps=SPEC, priors="gauge_fixed", positions="none", nearness=True, free_energy=FreeEnergy())
+    name = "blocks.0.attn.hook_pattern"
+    pattern = start(settings).forward(SENTENCE, [name]).recorded[name][0, 0]
+    slopes = torch.tensor([1.0, 0.1**0.5, 0.1, 0.0])[:, None, None]
+    places = torch.arange(6)
+    expected = (
+        (-slopes * (places[:, None] - places).abs()).masked_fill(places > places[:, None], -torch.inf).softmax(-1)
+    )
+    torch.testing.assert_close(pattern, expected)
 
 
 def test_temperatures_are_of_heads_shared_or_learned():
@@ -105,7 +135,10 @@ def test_temperatures_are_of_heads_shared_or_learned():
 
 def test_the_published_start_forgets_what_was_configured():
     settings = Gauge(irreps=SPEC, start="published", mean_deviation=2.0)
-    assert start(settings, range(8)).weights["embed.mean"].std() == pytest.approx(0.02, rel=0.1)
+    weights = start(settings, range(8)).weights
+    assert weights["embed.mean"].std() == pytest.approx(0.02, rel=0.1)
+    assert weights["answer.weight"].std() == pytest.approx(0.02, rel=0.1)
+    assert weights["positions.frame"].std() == pytest.approx(0.1, rel=0.15)  # which is no table
     settings = Gauge(irreps=SPEC, mean_deviation=2.0)
     assert start(settings, range(8)).weights["embed.mean"].std() == pytest.approx(2.0, rel=0.1)
 
@@ -116,7 +149,9 @@ def test_published_rates_are_those_of_the_table_over_that_of_frames():
         name: Gauge(rates="published").rate_of(name) * 0.05 for name in ("embed.mean", "embed.spread", "embed.frame")
     }
     assert rates == pytest.approx({"embed.mean": 0.2, "embed.spread": 0.01, "embed.frame": 0.05})
-    assert Gauge(rates="published").rate_of("answer.weight") == 4
+    for name in ("answer.weight", "embed.base_mean", "blocks.0.free.step", "positions.mean"):
+        assert Gauge(rates="published").rate_of(name) == 4
+    assert Gauge(rates="published").rate_of("blocks.0.attn.kappa") == 1
     assert Gauge().rate_of("answer.weight") == 1
 
 

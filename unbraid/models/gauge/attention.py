@@ -11,7 +11,7 @@ specification.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch.nn.functional import pad, scaled_dot_product_attention
@@ -32,6 +32,12 @@ class Looking:
     allowed: Bool[Tensor, "#b 1 #t s"]
     back: bool = False
     """Whether nobody sees what comes later, so that early queries have no use for late keys."""
+
+    def of_heads(self, first: int, heads: int) -> "Looking":
+        """For so many heads from this one on; where all heads are alike, the same."""
+        if self.added is None or self.added.shape[1] == 1:
+            return self
+        return replace(self, added=self.added[:, first : first + heads])
 
     def blocks(self) -> list[tuple[int, int]]:
         """First and last of queries that are taken together, each with the keys up to its last."""
@@ -97,7 +103,14 @@ def attend(
 
 def patterns(beliefs: Beliefs, kappa: Float[Tensor, "m h"], looking: Looking) -> Float[Tensor, "m b h t s"]:
     """How each head looks, where somebody wants to see it."""
-    scores = -divergences(beliefs) / kappa[:, None, :, None, None]
+    return pattern(divergences(beliefs), kappa, looking)
+
+
+def pattern(
+    kl: Float[Tensor, "m b h t s"], kappa: Float[Tensor, "m h"], looking: Looking
+) -> Float[Tensor, "m b h t s"]:
+    """softmax(-KL/κ) over what may be seen."""
+    scores = -kl / kappa[:, None, :, None, None]
     if looking.added is not None:
         return (scores + looking.added.to(scores.dtype)).softmax(-1)
     return scores.masked_fill(~looking.allowed, -torch.inf).softmax(-1)

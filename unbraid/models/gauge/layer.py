@@ -10,13 +10,13 @@ import torch
 
 from unbraid.axes import Float, Tensor
 from unbraid.models.attention.attention import Named, Weights
-from unbraid.models.gauge.attention import Looking, Read, attend, divergences, patterns
+from unbraid.models.gauge.attention import Looking, Read, attend, divergences, pattern, patterns
 from unbraid.models.gauge.beliefs import Beliefs
 from unbraid.models.gauge.frames import out_of
 from unbraid.models.gauge.free_energy import Held, settle
 from unbraid.models.gauge.irreps import Family
 from unbraid.models.gauge.lifts import fold, unfold
-from unbraid.models.gauge.pairwise import compare, mix, pattern, transports
+from unbraid.models.gauge.pairwise import compare, mix, transports
 from unbraid.models.gauge.settings import Gauge
 from unbraid.models.recording import Recorder
 
@@ -85,10 +85,11 @@ def _attend(layer: int, held: Held, passing: Passing) -> list[Read]:
     first = 0
     each_kappa = kappas(settings, passing.weights, layer)
     for family, one, kappa in zip(settings.families, held.beliefs, each_kappa, strict=True):
-        if settings.covariance == "exact" and settings.exponential == "exact":
-            read = _fast(one, kappa, layer, passing, seen)
+        looking = passing.looking.of_heads(first, family.heads)
+        if settings.by_pairs:
+            read = _by_pairs(one, family, held, kappa, layer, looking, passing, seen)
         else:
-            read = _by_pairs(one, family, held, kappa, layer, passing, seen)
+            read = _fast(one, kappa, layer, looking, passing, seen)
         reads.append(_audible(layer, first, family, read, passing))
         first += family.heads
     for name, parts in seen.items():
@@ -98,14 +99,16 @@ def _attend(layer: int, held: Held, passing: Passing) -> list[Read]:
     return reads
 
 
-def _fast(one: Beliefs, kappa: Tensor, layer: int, passing: Passing, seen: dict[str, list[Tensor]]) -> Read:
+def _fast(
+    one: Beliefs, kappa: Tensor, layer: int, looking: Looking, passing: Passing, seen: dict[str, list[Tensor]]
+) -> Read:
     place = f"blocks.{layer}.attn."
     if f"{place}hook_kl" in passing.recorder.asked:
         seen["hook_kl"].append(divergences(one))
     if f"{place}hook_pattern" in passing.recorder.asked:
-        seen["hook_pattern"].append(patterns(one, kappa, passing.looking))
+        seen["hook_pattern"].append(patterns(one, kappa, looking))
     settings = passing.settings
-    read = attend(one, kappa, passing.looking, passing.evolves(layer), settings.alignment > 0)
+    read = attend(one, kappa, looking, passing.evolves(layer), settings.alignment > 0)
     if read.expected is not None:
         passing.expected.append(read.expected)
     return read
@@ -117,6 +120,7 @@ def _by_pairs(
     held: Held,
     kappa: Tensor,
     layer: int,
+    looking: Looking,
     passing: Passing,
     seen: dict[str, list[Tensor]],
 ) -> Read:
@@ -125,7 +129,7 @@ def _by_pairs(
     there = turn[:, :, :, None]
     mean, covariance = one.mean @ turn.mT, there @ unfold(one.covariance, one.width) @ there.mT
     pairs = compare(mean, covariance, transports(held.frames, family.degree, settings.exponential), settings.covariance)
-    look = pattern(pairs.kl, kappa, passing.looking)
+    look = pattern(pairs.kl, kappa, looking)
     seen["hook_kl"].append(pairs.kl)
     seen["hook_pattern"].append(look)
     if settings.alignment > 0:

@@ -14,7 +14,6 @@ from typing import Literal
 import torch
 
 from unbraid.axes import Float, Tensor
-from unbraid.models.gauge.attention import Looking
 from unbraid.models.gauge.frames import taylor, turns
 
 
@@ -59,15 +58,6 @@ def compare(
     logs = torch.linalg.slogdet(brought)[1] - torch.linalg.slogdet(here)[1]
     kl = 0.5 * (trace + far - mean.shape[-1] + logs)
     return Pairs(carried, brought, kl.permute(0, 1, 4, 2, 3))
-
-
-def pattern(
-    kl: Float[Tensor, "m b h t s"], kappa: Float[Tensor, "m h"], looking: Looking
-) -> Float[Tensor, "m b h t s"]:
-    scores = -kl / kappa[:, None, :, None, None]
-    if looking.added is not None:
-        return (scores + looking.added.to(scores.dtype)).softmax(-1)
-    return scores.masked_fill(~looking.allowed, -torch.inf).softmax(-1)
 
 
 def mix(

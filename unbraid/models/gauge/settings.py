@@ -10,7 +10,14 @@ from unbraid.models.shape import Shape, Sizes
 
 REFERENCE_WIDTH = 11
 """The published temperature of all heads is kappa times d_model over this."""
-PUBLISHED_RATES = {"embed.mean": 4.0, "embed.spread": 0.2, "blocks": 4.0, "positions": 4.0, "answer": 4.0}
+PUBLISHED_RATES = {
+    "embed.mean": 4.0,
+    "embed.spread": 0.2,
+    "embed.base": 4.0,
+    "free.": 4.0,
+    "positions": 4.0,
+    "answer": 4.0,
+}
 """The published rates over that of frames and of attention (.05); what has no table of its own went with the output."""
 OF_EMBEDDING = ("embed.hook_mean", "embed.hook_variance", "embed.hook_frame")
 OF_LAYERS = (
@@ -91,6 +98,11 @@ class Gauge(Shape):
         return families(self.irreps, self.d_model)
 
     @property
+    def by_pairs(self) -> bool:
+        """Whether attention has to go over pairs of tokens: the published approximations do not factor."""
+        return self.covariance != "exact" or self.exponential != "exact"
+
+    @property
     def width(self) -> int:
         """Of all heads together."""
         return self.families[-1].columns.stop
@@ -106,8 +118,8 @@ class Gauge(Shape):
     def sizes(self, length: int) -> Sizes:
         """Lifted queries, keys and values of every head; with free energy, one pattern of all heads too."""
         lifted = sum(one.heads * (one.width + 1) * (one.width + 2) // 2 for one in self.families)
-        patterns = 8 * length if self.free_energy is not None else 0
-        if "exact" not in (self.covariance, self.exponential) or self.covariance != self.exponential:
+        patterns = 0 if self.free_energy is None else 8 * length * self.free_energy.iterations
+        if self.by_pairs:
             patterns += length * sum(6 * one.heads * one.width**2 for one in self.families)
         kept = self.layers * (12 * lifted + patterns)
         return Sizes(self.layers, kept, self.layers * (2 * lifted * length + 20 * lifted))
@@ -115,7 +127,7 @@ class Gauge(Shape):
     def rate_of(self, weight: str) -> float:
         if self.rates == "one":
             return 1.0
-        return next((rate for start, rate in PUBLISHED_RATES.items() if weight.startswith(start)), 1.0)
+        return next((rate for start, rate in PUBLISHED_RATES.items() if start in weight), 1.0)
 
     def kappa_of(self, width: int) -> float:
         """The temperature of a head of this width, as it starts."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 
 from unbraid.axes import Float, Int, Tensor
-from unbraid.errors import NotFinite
+from unbraid.errors import NotFinite, Refusal
 from unbraid.models.attention import Sight
 from unbraid.models.attention.attention import Named
 from unbraid.models.gauge.attention import Looking
@@ -55,7 +55,9 @@ class GaugeModels(Models):
             for layer in range(self.settings.layers):
                 held = pass_layer(layer, held, passing)
         except Indefinite as problem:
-            raise NotFinite(-1 if step is None else step, "covariance of beliefs", problem.member) from None
+            if step is None:
+                raise Refusal(f"a covariance of beliefs of member {problem.member} is no longer definite") from None
+            raise NotFinite(step, "covariance of beliefs", problem.member) from None
         costs = self._costs(held, passing, sight)
         return Passed(own_means(held), sight, kept.kept, costs)
 
@@ -69,12 +71,20 @@ class GaugeModels(Models):
 
     def _embed(self, tokens: Int[Tensor, "b t"], kept: Recorder) -> Held:
         """What tokens believe before they look: in their own frames, and then in that of all."""
-        frames = look_up(self.weights["embed.frame"], tokens)
-        if "positions.frame" in self.weights:
-            frames = compose(frames, self.weights["positions.frame"][:, None, : tokens.shape[1]])
-        turned = turns(frames, {one.degree for one in self.settings.families})
+        frames, degrees = look_up(self.weights["embed.frame"], tokens), {one.degree for one in self.settings.families}
+        place = self.weights.get("positions.frame")
+        if place is not None:
+            place = place[:, None, : tokens.shape[1]]
+            frames = compose(frames, place)
+        turned = turns(frames, degrees)
         mean, spread = self._tokens(tokens)
-        beliefs = [self._believed(family, mean, spread, turned[family.degree]) for family in self.settings.families]
+        placed = turned
+        if self.settings.priors == "gauge_fixed":
+            placed = turns(torch.zeros_like(frames) if place is None else place.expand_as(frames), degrees)
+        beliefs = [
+            self._believed(family, mean, spread, turned[family.degree], placed[family.degree])
+            for family in self.settings.families
+        ]
         held = Held(beliefs, beliefs, frames, turned)
         if "embed.hook_mean" in kept.asked:
             kept.keep("embed.hook_mean", own_means(held))
@@ -99,16 +109,19 @@ class GaugeModels(Models):
         mean: Float[Tensor, "m b t d"],
         spread: Float[Tensor, "m b t d"],
         turn: Float[Tensor, "m b t e e"],
+        placed: Float[Tensor, "m b t e e"],
     ) -> Beliefs:
-        """Of the heads of one degree; where a token stands is added in its own frame."""
+        """Of the heads of one degree; where a token stands is added in its own frame.
+
+        A gauge-fixed prior is R(token) μ₀, the frame R(token) R(position): in the frame of all it is R(position)ᵀ μ₀.
+        """
         own, logs = (part[..., family.columns].unflatten(-1, (family.heads, -1)) for part in (mean, spread))
         place = self.weights.get("positions.mean")
         if place is not None:
             place = place[:, None, : mean.shape[2], family.columns].unflatten(-1, (family.heads, -1))
         if self.settings.priors == "free":
             return Beliefs.turned(own if place is None else own + place, logs.exp(), turn)
-        still = torch.eye(family.width, dtype=mean.dtype).expand_as(turn)
-        one = Beliefs.turned(own, logs.exp(), still)  # R_i μ₀ in frame i is μ₀ in the frame of all, whatever R_i
+        one = Beliefs.turned(own, logs.exp(), placed)
         return one if place is None else one.with_mean(one.mean + into(turn, place))
 
     def _looking(self, sight: Sight) -> Looking:

@@ -5,8 +5,8 @@
     positions.frame  m t 3      positions.mean  m t d
     blocks.0.attn.kappa  m h (logarithms, if learned)   blocks.0.free.step  m 1 (logarithm)
 
-`start = "published"`: one line of the published code gave every table a deviation of .02, whatever was configured;
-what is no table kept its own.
+`start = "published"`: one line of the published code gave every table, and the output, a deviation of .02, whatever
+was configured; what is neither (gauge-fixed means, frames of positions) kept its own.
 """
 
 import numpy as np
@@ -37,7 +37,7 @@ def start_of(settings: Gauge, vocabulary: int, length: int, classes: int, seed: 
         start["embed.spread"] = np.zeros((vocabulary, width), np.float32)
     start["embed.frame"] = drawn("embed.frame", OVERRIDDEN if published else settings.frame_deviation, vocabulary, 3)
     if settings.positions in ("frame", "both"):
-        start["positions.frame"] = drawn("positions.frame", OVERRIDDEN if published else PLACES, length, 3)
+        start["positions.frame"] = drawn("positions.frame", PLACES, length, 3)
     if settings.positions in ("mean", "both"):
         start["positions.mean"] = drawn("positions.mean", OVERRIDDEN if published else PLACES, length, width)
     for layer in range(settings.layers):
@@ -46,5 +46,8 @@ def start_of(settings: Gauge, vocabulary: int, length: int, classes: int, seed: 
             start[f"blocks.{layer}.attn.kappa"] = np.log(kappas).astype(np.float32)
         if settings.free_energy is not None:
             start[f"blocks.{layer}.free.step"] = np.log([settings.free_energy.step]).astype(np.float32)
-    start["answer.weight"] = uniform(stream(seed, "weights", "answer"), width, classes, width)
+    if published:
+        start["answer.weight"] = drawn("answer", OVERRIDDEN, classes, width)
+    else:
+        start["answer.weight"] = uniform(stream(seed, "weights", "answer"), width, classes, width)
     return start

@@ -2,11 +2,11 @@
 
 from unbraid.studies.claims import Claim, Part
 from unbraid.studies.measures import Relative
-from unbraid.studies.rules import Below, Rule, Within
+from unbraid.studies.rules import Below, Rule
 
 STUDY = "001-language"
 ALIKE = 0.05
-"""Of perplexity: within this share two models predict alike."""
+"""Of perplexity: by less than this share more a model predicts as well."""
 FIGURES = ("forest-perplexity", "sharpness-by-irrep")
 
 
@@ -26,8 +26,8 @@ LANGUAGE = (
         published="perplexity 22.36 (.1) with 6,531 numbers against 22.6 (.2) with 8,688",
         study=STUDY,
         parts=(
-            _over("gauge", "plain", Within(margin=ALIKE)),
-            _over("tensor-gauge", "plain-as-large", Within(margin=ALIKE)),
+            _over("gauge", "plain", Below(margin=ALIKE)),
+            _over("tensor-gauge", "plain-as-large", Below(margin=ALIKE)),
         ),
         figures=FIGURES,
     ),
