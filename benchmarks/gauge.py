@@ -22,6 +22,8 @@ TOKENS, HEADS, DEGREE, BATCH, LONG = 256, 4, 2, 8, 2048
 WIDTH = HEADS * (2 * DEGREE + 1)
 WORDS, REPEATS = 100, 15
 SEED = "5x0e + 3x1e + 1x2e"
+WIDE = {"12x0e + 4x1e + 8x2e": 64, "24x0e + 8x1e + 16x2e": 128}
+"""Irreps of more dimensions, in the seed's mixture about."""
 Pass = Callable[[], Tensor]
 
 
@@ -138,15 +140,19 @@ def gauge() -> Iterator[Figure]:
             ours, theirs = medians(step(Gauge(irreps=irreps, free_energy=free)), step(rival), REPEATS)
             name = f"gauge step, {irreps}, {words} / plain, d={width}, {heads} heads"
             yield Figure(name, ours / theirs, 3, "lower", "×")
-    for free, words in ((None, "attention"), (FreeEnergy(), "with free energy")):
-        peak = float(answer("benchmarks.gauge", "memory", str(free is not None)))
-        yield Figure(f"peak of a gauge step, N={LONG}, {words}", peak, 4, "lower", "GiB")
+    for irreps, width in WIDE.items():
+        rival = Transformer(d_model=width, heads=8, layers=1, d_ff=4 * width, positions="learned")
+        ours, theirs = medians(step(Gauge(irreps=irreps)), step(rival), REPEATS // 3)
+        yield Figure(f"gauge step, {irreps} / plain, d={width}, 8 heads", ours / theirs, 3, "lower", "×")
+    for irreps, free in ((SEED, ""), (SEED, "with free energy"), *((irreps, "") for irreps in WIDE)):
+        peak = float(answer("benchmarks.gauge", irreps, free))
+        yield Figure(f"peak of a gauge step, N={LONG}, {irreps} {free}".strip(), peak, 4, "lower", "GiB")
 
 
 def main() -> None:
     """Print how many GiB a process has at most in a step on long windows."""
-    free = FreeEnergy() if sys.argv[2] == "True" else None
-    work = step(Gauge(irreps=SEED, free_energy=free), LONG, BATCH)
+    irreps, free = sys.argv[1:]
+    work = step(Gauge(irreps=irreps, free_energy=FreeEnergy() if free else None), LONG, BATCH)
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
     work()
     print(kilobytes("VmHWM") / 2**20)

@@ -34,6 +34,7 @@ def test_a_model_without_queries_looks_at_every_key_alike(model, tokens):
     assert found.chance["row_std"].item() == pytest.approx(uniform_row_std(TOKENS, self_masked=False), abs=1e-7)
     assert found.values["row_std"].item() == pytest.approx(found.chance["row_std"].item(), abs=1e-6)
     assert found.values["sharpness"].item() == pytest.approx(found.chance["sharpness"].item(), abs=1e-4)
+    assert found.values["query_variation"].item() == pytest.approx(found.chance["query_variation"].item(), abs=1e-6)
     assert found.values["sharp_heads"].item() == found.values["medium_heads"].item() == 0
     assert found.tables["effective_keys"].shape == (1, 2, 2)
 
@@ -95,3 +96,10 @@ def test_random_beliefs_are_about_as_sharp_as_the_theory_says():
         expected = found.values[f"expected_sharpness_{label}"].item()
         assert found.values[f"sharpness_{label}"].item() == pytest.approx(expected, abs=0.1)
         assert expected > 0.2
+    widths = [1, 3, 5]
+    sharp = [
+        width
+        for width, label in zip(widths, ("l0", "l1", "l2"), strict=True)
+        if found.values[f"expected_sharpness_{label}"] > 0.5
+    ]
+    assert found.values["smallest_sharp"].item() <= min(sharp)

@@ -10,6 +10,7 @@ As scores: row_std and sharpness of all heads of the last layer, and of those of
 heads); how many heads of any layer the seed would call sharp, or medium; and what its [DIVERSITY] block says.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -17,13 +18,15 @@ import torch
 from unbraid.axes import Float, Int, Tensor
 from unbraid.metrics import attention, uniformity
 from unbraid.metrics.diversity import Diversity, causal_spread, diversity
-from unbraid.metrics.kl_spread import Statistics, expected_sharpness
+from unbraid.metrics.kl_spread import Statistics, expected_sharpness, smallest_sharp
 from unbraid.models import GaugeModels, Models
 from unbraid.models.gauge import Family
 from unbraid.models.gauge.frames import turns
 
 Named = dict[str, Tensor]
 BELIEFS = ("mean", "variance", "frame")
+HALF = 0.5
+"""A sharpness: half way from uniform to a single token."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,11 @@ def diagnose(one: Models, tokens: Int[Tensor, "b t"]) -> Diagnosis:
     if isinstance(one, GaugeModels):
         tables["expected_sharpness"] = _expected(one, recorded, tokens.shape[1])[None, None]
     values = _values(one, tables)
+    if isinstance(one, GaugeModels) and one.settings.temperature != "learned":
+        values["smallest_sharp"] = torch.tensor([_smallest(one, recorded, tokens.shape[1])])
     chance = {name: torch.tensor([floor]) for name in values if name.startswith("row_std")}
     chance |= {name: torch.zeros(1) for name in values if name.startswith("sharpness")}
+    values["query_variation"], chance["query_variation"] = _variation(one, recorded, tokens)
     if (beliefs := _beliefs(one, recorded)) is not None:
         values |= {name: torch.tensor([value]) for name, value in _told(beliefs).items()}
     return Diagnosis(values, chance, tables)
@@ -122,6 +128,29 @@ def _expected(one: GaugeModels, recorded: Named, length: int) -> Float[Tensor, "
             own = kappa[0, head].item()
             found.append(expected_sharpness(statistics, family.width, own, length, not one.settings.self_attention))
     return torch.tensor(found)
+
+
+def _smallest(one: GaugeModels, recorded: Named, length: int) -> float:
+    """The least width of a head that would be sharp with beliefs as far apart as these in the mean; NaN: none would."""
+    settings = one.settings
+    rule = "shared" if settings.temperature == "shared" else "head"
+    kappa = settings.kappa_of(1)
+    statistics = Statistics.of(*(recorded[f"embed.hook_{part}"][0].flatten(0, 1) for part in ("mean", "variance")))
+    found = smallest_sharp(statistics, kappa, rule, length, HALF, self_masked=not settings.self_attention)
+    return math.nan if found is None else float(found)
+
+
+def _variation(
+    one: Models, recorded: Named, tokens: Int[Tensor, "b t"]
+) -> tuple[Float[Tensor, "1"], Float[Tensor, "1"]]:
+    """The published query_var of the last layer, and that of uniform attention."""
+    pattern = recorded[_at(one.settings.layers - 1, "pattern")]
+    keys = attention.allowed(tokens != 0, one.settings.causal)
+    if uniformity.is_self_masked(pattern):
+        keys = uniformity.without_self(keys)
+    found = (uniformity.query_variation(each) for each in (pattern, uniformity.uniform(keys)))
+    measured, floor = (each.mean(-1) for each in found)
+    return measured, floor
 
 
 def _of(family: Family, columns: Float[Tensor, "n d"]) -> Float[Tensor, "n h e"]:

@@ -30,6 +30,20 @@ HEADS = {
         "as they are",
         FACT,
     ),
+    "smallest_sharp": Wording(
+        "Smallest sharp head",
+        "least width of a head whose sharpness would be above one half if beliefs were drawn, as far apart as those of "
+        "this model in the mean over dimensions",
+        FACT,
+        ".0f",
+    ),
+    "query_variation": Wording(
+        "query_var",
+        "as published: mean distance of the attention of two of the first 20 tokens; chance is uniform attention, whose"
+        " rows differ by the mask alone",
+        "at chance is uniform",
+        ".4f",
+    ),
     "sharp_heads": Wording(
         "Sharp heads", f"heads of all layers with a row_std above {SHARP:.2f}: the seed's SHARP", FACT, ".1f"
     ),

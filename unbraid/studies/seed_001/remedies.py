@@ -61,7 +61,7 @@ REMEDIES = (
     Claim(
         id="001-tensor-heads",
         seed="001",
-        statement="More tensor heads sharpen attention at the published κ, which grows with width: all three proposals.",
+        statement="More tensor heads sharpen attention at the published κ, which grows with width: all proposals.",
         published="proposed, not run",
         study=IRREPS,
         parts=(
