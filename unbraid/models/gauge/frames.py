@@ -16,6 +16,8 @@ from unbraid.axes import Float, Tensor
 TINY = 1e-24
 """Added to |φ|², so that its root has a slope at nothing."""
 TAYLOR_ORDER = 4
+SMALL = 2
+"""Up to this degree one product with a table of all pairs of entries is faster than three products."""
 
 
 @lru_cache(maxsize=32)
@@ -112,5 +114,10 @@ def _raised(
     vectors: Float[Tensor, "*axes 3 3"], below: Float[Tensor, "*axes e e"], degree: int
 ) -> Float[Tensor, "*axes k k"]:
     """The turn of one degree more: both turns at once, as the coupled irrep sees them."""
+    if degree > SMALL:
+        coupling = _coupling(degree).to(below.dtype)
+        half = (below @ coupling.permute(1, 0, 2).flatten(1)).unflatten(-1, (3, -1))  # e, then both of the other side
+        turned = torch.einsum("...ij,...ejl->...iel", vectors, half)
+        return coupling.flatten(0, 1).T @ turned.flatten(-3, -2)
     both = (vectors[..., :, None, :, None] * below[..., None, :, None, :]).flatten(-4)
     return (both @ _raising(degree, both.dtype)).unflatten(-1, (2 * degree + 1, -1))
