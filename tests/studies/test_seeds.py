@@ -18,14 +18,13 @@ from unbraid.sweeps.grid import expand
 def test_the_study_can_answer(claim: Claim, scale: str, tmp_path: Path, pretend_to_capture, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pretend_to_capture(asked_of(claim, scale)[0])
-    study = study_of(claim, scale, tmp_path)
+    study = study_of([claim], scale, tmp_path)
     assert study.run == Run(tmp_path / study.run.name)
     members = expand(study.config, "test")
-    for part in claim.parts:
-        for where in part.statistic.selections():
-            chosen = [member for member in members if matches(member.setting, study.config, where)]
-            assert chosen, where
-            assert len({member.replicate() for member in chosen}) >= FEWEST_PAIRS
+    for where in claim.selections():
+        chosen = [member for member in members if matches(member.setting, study.config, where)]
+        assert chosen, where
+        assert len({member.replicate() for member in chosen}) >= FEWEST_PAIRS
 
 
 def test_ids_begin_with_their_seed_and_are_the_keys():

@@ -46,3 +46,7 @@ class Claim(Record):
     """Settings to change in the study, as PATH=VALUE, by scale."""
     parts: tuple[Part, ...] = Field(min_length=1)
     figures: tuple[str, ...] = Field(min_length=1)
+
+    def selections(self) -> list[Where]:
+        """Every choice of settings that its parts make."""
+        return [where for part in self.parts for where in part.statistic.selections()]

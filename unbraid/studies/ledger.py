@@ -29,10 +29,10 @@ def find_claims(names: Sequence[str]) -> list[Claim]:
 
 def plan_claims(scale: str, runs: Path) -> list[tuple[Claim, Study]]:
     """Every claim with the study that tests it at this scale."""
-    found: dict[tuple[str, tuple[str, ...]], Study] = {}
+    sharing: dict[tuple[str, tuple[str, ...]], list[Claim]] = {}
     for claim in CLAIMS.values():
-        key = claim.study, claim.overrides.get(scale, ())
-        found[key] = found.get(key) or study_of(claim, scale, runs)
+        sharing.setdefault((claim.study, claim.overrides.get(scale, ())), []).append(claim)
+    found = {key: study_of(claims, scale, runs) for key, claims in sharing.items()}
     return [(claim, found[claim.study, claim.overrides.get(scale, ())]) for claim in CLAIMS.values()]
 
 

@@ -1,17 +1,23 @@
-"""Which runs a list of claims needs: claims whose study resolves to the same configuration share one run."""
+"""Which runs a list of claims needs: claims whose study resolves to the same configuration share one run.
+
+A ledger trains what its claims read and no more: of a study's cases and swept values, those that any claim about it
+chooses. `unbraid run STUDY` trains them all.
+"""
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from unbraid.config import Tree, check, nearest, read_toml, to_toml
+from unbraid.config import REPLICATES, Tree, check, flatten, nearest, read_toml, to_toml
 from unbraid.errors import Missing, Refusal
 from unbraid.judging.settings import Judging, refuse_absent
 from unbraid.runs import Run
 from unbraid.studies import find_config
 from unbraid.studies.claims import Claim
+from unbraid.studies.results import Where, matches
+from unbraid.sweeps.grid import combinations
 from unbraid.sweeps.prepare import overridden, prepare
 from unbraid.sweeps.scales import at_scale
 
@@ -42,9 +48,13 @@ class Study:
         return Run.create(self.run.path.parent, self.run.name, to_toml(self.config))
 
 
-def study_of(claim: Claim, scale: str, runs: Path) -> Study:
-    """Without what it needs on this machine it cannot be resolved, and its run has no name yet."""
-    asked, path = asked_of(claim, scale)
+def study_of(claims: Sequence[Claim], scale: str, runs: Path) -> Study:
+    """The study of claims that share one, narrowed to what they read.
+
+    Without what it needs on this machine it cannot be resolved, and its run has no name yet.
+    """
+    asked, path = asked_of(claims[0], scale)
+    asked = narrowed(asked, [where for claim in claims for where in claim.selections()], str(path))
     try:
         config = prepare(asked, [], str(path))
     except Missing as problem:
@@ -59,6 +69,21 @@ def asked_of(claim: Claim, scale: str) -> tuple[Tree, Path]:
     data = read_toml(path)
     data = at_scale(data, scale if "scales" in data else None, str(path))
     return overridden(data, claim.overrides.get(scale, ()), str(path)), path
+
+
+def narrowed(data: Tree, selections: Sequence[Where], source: str) -> Tree:
+    """The configuration with only those cases and swept values that some selection chooses; all of the replicates."""
+    read = [
+        chosen
+        for chosen, tree in combinations(data, source)
+        if any(matches({k: v for k, v in chosen.items() if k not in REPLICATES}, tree, where) for where in selections)
+    ]
+    cases = {name: case for name, case in data.get("cases", {}).items() if any(one["case"] == name for one in read)}
+    swept = {
+        path: [value for value in values if path in REPLICATES or any(one[path] == value for one in read)]
+        for path, values in flatten(data.get("sweep", {})).items()
+    }
+    return {**data, **({"cases": cases} if cases else {}), **({"sweep": swept} if swept else {})}
 
 
 def _absent(config: Tree) -> str:
