@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -45,6 +45,9 @@ class Origin(Record):
     text_sha256: str
     tokens: int = Field(ge=1)
     shard_tokens: int = Field(ge=1)
+    factors: dict[str, Annotated[tuple[str, ...], Field(strict=False)]] = Field(default={})
+    """What is known of every row beside its token, and what its values are called; nothing of a text of no one's
+    making."""
 
 
 class Manifest(Record):

@@ -73,17 +73,7 @@ def examine(models: Models, world: Stories, settings: Examining) -> Examination:
 def fresh(world: Stories, stories: int) -> list[StoryBatch]:
     """So many stories, always the same, that no training has seen."""
     starts = range(0, stories, BATCH)
-    return [_first(stories - start, world.batch(start // BATCH, BATCH, split=SPLIT)) for start in starts]
-
-
-def _first(amount: int, batch: StoryBatch) -> StoryBatch:
-    return StoryBatch(
-        batch.tokens[:amount],
-        batch.asked[:amount],
-        batch.answers[:amount],
-        batch.support[:amount],
-        {name: values[:amount] for name, values in batch.factors.items()},
-    )
+    return [world.batch(start // BATCH, BATCH, split=SPLIT).first(stories - start) for start in starts]
 
 
 def _accuracy(one: Models, batches: Sequence[StoryBatch]) -> Tensor:

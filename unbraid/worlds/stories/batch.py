@@ -21,3 +21,9 @@ class StoryBatch:
     def mask(self) -> Bool[Tensor, "b t"]:
         """The tokens that are not padding."""
         return self.tokens != 0
+
+    def first(self, amount: int) -> "StoryBatch":
+        """The first so many sequences."""
+        factors = {name: values[:amount] for name, values in self.factors.items()}
+        parts = (self.tokens, self.asked, self.answers, self.support)
+        return StoryBatch(*(part[:amount] for part in parts), factors)
