@@ -23,6 +23,7 @@ LAYERS = [
     {"metrics", "statistics"},
     {"judging", "repetition"},
     {"estimator", "scoring", "examining"},
+    {"line"},
     {"sweeps"},
     {"studies"},
     {"reports"},

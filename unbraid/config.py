@@ -24,7 +24,7 @@ Knob = Annotated[float, PerMember()]
 
 Tree = dict[str, Any]
 
-REPLICATES = ("seed", "world.seed")
+REPLICATES = ("seed", "world.seed", "capture.seed")
 """Members of a sweep that differ only here are replicates of one setting: they give it its error bar."""
 
 

@@ -35,6 +35,10 @@ class Order:
             found[these] = shuffled(places[these] % len(self), len(self), self.seed, "order", self.split, epoch)
         return self._row(found)
 
+    def in_order(self, amount: int) -> Rows:
+        """The first so many rows of the split as they lie, or all there are."""
+        return self._row(np.arange(min(amount, len(self)), dtype=np.int64))
+
     def __len__(self) -> int:
         return int(self._ends[-1])
 

@@ -11,14 +11,13 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from unbraid.axes import Float, Tensor
 from unbraid.capture.manifest import FILE, Manifest, Origin, fingerprint, read_manifest, refuse_another
 from unbraid.capture.shards import Shards, write_shard
 from unbraid.line.settings import Capture
-from unbraid.models import Models
+from unbraid.models import Models, Shape, start_models
 from unbraid.worlds.stories import Stories, StoryBatch
 
 SPLIT = "capture"
@@ -39,6 +38,10 @@ def record(model: Models, world: Stories, capture: Capture, folder: Path) -> Sha
             manifest = manifest.model_copy(update={"shards": (*manifest.shards, shard)})
             manifest.write(folder)
     return Shards.open(folder)
+
+
+def is_recorded(folder: Path) -> bool:
+    return (folder / FILE).is_file() and read_manifest(folder).is_finished
 
 
 def at_site(model: Models, site: str, batch: StoryBatch) -> Float[Tensor, "n d"]:
@@ -68,26 +71,34 @@ def _rows(model: Models, site: str, first: int, batch: StoryBatch) -> dict[str, 
 
 def _origin(model: Models, world: Stories, capture: Capture) -> Origin:
     """Two recordings of one origin have the same bits."""
-    amount = sum(int(batch.mask.sum()) for start in range(0, capture.stories, SHARD_STORIES)
-                 for _, batch in _told(world, start, capture.stories))  # fmt: skip
-    _, few = next(_told(world, 0, 1))
-    told = json.dumps(world.tree(), sort_keys=True).encode()
-    words = "\0".join(world.vocabulary).encode()
+    shards = range(0, capture.stories, SHARD_STORIES)
+    told = (batch for start in shards for _, batch in _told(world, start, capture.stories))
     return Origin(
         model=model.settings.tree()["kind"],
         weights=fingerprint(model.weights),
-        tokenizer=hashlib.sha256(words).hexdigest(),
+        tokenizer=hashlib.sha256("\0".join(world.vocabulary).encode()).hexdigest(),
         site=capture.site,
-        width=at_site(model, capture.site, few).shape[-1],
+        width=_width(model, world, capture.site),
         dtype="float32",
         context=world.length,
         batch=BATCH,
         text=f"stories: {world.task}",
-        text_sha256=hashlib.sha256(told).hexdigest(),
-        tokens=amount,
+        text_sha256=hashlib.sha256(json.dumps(world.tree(), sort_keys=True).encode()).hexdigest(),
+        tokens=sum(int(batch.mask.sum()) for batch in told),
         shard_tokens=SHARD_STORIES * world.length,
-        factors={name: tuple(values) for name, values in world.factors.items()},
+        factors=dict(world.factors),
     )
+
+
+def width_of(settings: Shape, world: Stories, site: str) -> int:
+    """How many numbers a token has at a site of such a model."""
+    return _width(start_models(settings, len(world.vocabulary), world.length, len(world.answers), [0]), world, site)
+
+
+@torch.no_grad()
+def _width(model: Models, world: Stories, site: str) -> int:
+    _, few = next(_told(world, 0, 1))
+    return at_site(model, site, few).shape[-1]
 
 
 def _begun(folder: Path, origin: Origin) -> Manifest:
@@ -99,8 +110,3 @@ def _begun(folder: Path, origin: Origin) -> Manifest:
     manifest = read_manifest(folder)
     refuse_another(manifest.origin, origin, folder)
     return manifest
-
-
-def factors_of(shards: Shards, rows: np.ndarray) -> dict[str, np.ndarray]:
-    """The value of every factor at these rows."""
-    return {name: shards.column(f"factor.{name}", rows) for name in shards.manifest.origin.factors}

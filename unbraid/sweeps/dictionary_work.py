@@ -19,6 +19,7 @@ from unbraid.sweeps.trained_work import TrainedWork, arrays
 from unbraid.training.fit import inputs_of, train
 from unbraid.training.schedule import rate_factor
 from unbraid.training.step import Outcome, State
+from unbraid.worlds import World
 
 
 class DictionaryWork(TrainedWork[State, Outcome]):
@@ -26,9 +27,11 @@ class DictionaryWork(TrainedWork[State, Outcome]):
 
     advice = "training.learning_rate and the scale of the inputs"
 
-    def __init__(self, run: Run, index: int, group: list[Member], watcher: Watcher, signals: StopSignals) -> None:
+    def __init__(
+        self, run: Run, index: int, group: list[Member], world: World, watcher: Watcher, signals: StopSignals
+    ) -> None:
         super().__init__(run, index, group, watcher, signals)
-        self.world = group[0].experiment.world
+        self.world = world
         self.training = across([member.experiment.training for member in group])
         self.steps = self.training.steps
         per_member = [member.experiment.enabled() for member in group]

@@ -1,6 +1,11 @@
-"""One experiment: what decides one dictionary, baseline, picture or model and how it is scored, as one record."""
+"""One experiment: what decides one dictionary, baseline, picture or model and how it is scored, as one record.
+
+With `capture` it is a whole line: a model is taught on the stories, and a dictionary or baseline learns what is at a
+site of it, to be scored against the factors behind the stories.
+"""
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -14,6 +19,9 @@ from unbraid.dictionaries.baselines import AnyBaseline
 from unbraid.errors import Refusal
 from unbraid.examining import Examining
 from unbraid.judging.settings import Judging
+from unbraid.line import Capture
+from unbraid.line.recording import width_of
+from unbraid.line.settings import refuse_no_site
 from unbraid.mechanisms import Enabled, enabled
 from unbraid.mechanisms.mechanism import Mechanism, refuse_loose_ends
 from unbraid.models import AnyModel, Transformer
@@ -28,6 +36,8 @@ TRAINED = ("dictionary", "training", "mechanisms", "saving", "tracking")
 """What only a dictionary that is trained has; but models are saved too."""
 TAUGHT = ("model", "constraints", "teaching", "examining")
 """What only a model that is taught has, on a world of stories or text."""
+NOT_OF_A_LINE = ("embedding", "tracking", "judging")
+"""What needs planted directions, or a language model."""
 
 
 class Scoring(Record):
@@ -79,7 +89,7 @@ class Experiment(Record):
     """`seed` starts the dictionary; `world.seed` plants the truth and draws the data; `scale` only says which it is.
 
     With `baseline` something simpler is fitted to `data` in place of a dictionary; with `embedding` it is pictured. On
-    a world of stories or text a `model` is taught instead.
+    a world of stories or text a `model` is taught instead; with `capture`, first.
     """
 
     title: str = ""
@@ -95,6 +105,7 @@ class Experiment(Record):
     constraints: EnabledConstraints = EnabledConstraints()
     teaching: Teaching = Teaching()
     examining: Examining = Examining()
+    capture: Capture | None = None
     data: Data = Data()
     scoring: Scoring = Scoring()
     saving: Saving = Saving()
@@ -109,10 +120,15 @@ class Experiment(Record):
     @model_validator(mode="after")
     def be_taught_or_not(self) -> Self:
         others = [*TRAINED, "baseline", "embedding", "data", "scoring"] if self.is_taught else TAUGHT
+        if self.capture is not None:
+            self._walk_the_line(self.capture)
+            others = NOT_OF_A_LINE
         wrong = [name for name in others if name in self.model_fields_set and name != "saving"]
         if wrong and self.is_taught:
             kind = self.asking.kind
             raise ValueError(f"{wrong[0]} was given, and on {kind} a model is taught; accepted: {', '.join(TAUGHT)}")
+        if wrong and self.is_line:
+            raise ValueError(f"{wrong[0]} was given, and with capture it cannot be; accepted: a dictionary or baseline")
         if wrong:
             kinds = "world.kind = 'stories' or 'text'"
             raise ValueError(f"{wrong[0]} is for a model, which is taught on stories or text; accepted: {kinds}")
@@ -121,6 +137,17 @@ class Experiment(Record):
         except Refusal as problem:
             raise ValueError(str(problem)) from None
         return self
+
+    def _walk_the_line(self, capture: Capture) -> None:
+        if not isinstance(self.world, Stories):
+            raise ValueError(
+                f"capture was given, and world.kind is '{self.world.tree()['kind']}'; accepted: 'stories', whose factors "
+                "are known (activations of other models: world.kind = 'activations')"
+            )
+        try:
+            refuse_no_site(capture, self.model)
+        except Refusal as problem:
+            raise ValueError(str(problem)) from None
 
     @model_validator(mode="after")
     def not_see_what_comes(self) -> Self:
@@ -135,10 +162,11 @@ class Experiment(Record):
     @model_validator(mode="after")
     def be_one_thing(self) -> Self:
         given = self.model_fields_set
-        if self.is_trained and "data" in given:
+        if self.is_trained and "data" in given and not self.is_line:
             raise ValueError("data is for a baseline or an embedding, and a dictionary is trained; accepted: training")
         things = [name for name in ("baseline", "embedding") if getattr(self, name) is not None]
-        others = [name for name in (*things[1:], *TRAINED) if name in given] if things else []
+        beside = () if self.is_line else TRAINED  # the cases of a line may replace its dictionary by a baseline
+        others = [name for name in (*things[1:], *beside) if name in given] if things else []
         if others:
             raise ValueError(f"{things[0]} and {others[0]} were both given; accepted: one of them")
         if self.baseline is not None and self.baseline.seed:
@@ -169,9 +197,14 @@ class Experiment(Record):
         return self
 
     @property
+    def is_line(self) -> bool:
+        """Whether a model is taught first, and a dictionary or baseline learns its activations."""
+        return self.capture is not None
+
+    @property
     def is_taught(self) -> bool:
-        """Whether a model is."""
-        return isinstance(self.world, Stories | Text)
+        """Whether a model is, and nothing after it."""
+        return isinstance(self.world, Stories | Text) and not self.is_line
 
     @property
     def is_trained(self) -> bool:
@@ -184,6 +217,19 @@ class Experiment(Record):
         assert isinstance(self.world, Stories | Text), self.world
         return self.world
 
+    @cached_property
+    def dimensions(self) -> int:
+        """Of what a dictionary or baseline sees."""
+        if self.capture is None:
+            return self.world.dimensions
+        assert isinstance(self.world, Stories), self.world
+        return width_of(self.model, self.world, self.capture.site)
+
+    @property
+    def planted(self) -> int:
+        """How many directions were; of a line factors were, and where the model puts them nobody knows."""
+        return 0 if self.is_line else len(self.world.directions)
+
     def constraining(self) -> dict[str, Constraint]:
         return enabled_constraints(self.constraints)
 
@@ -192,7 +238,9 @@ class Experiment(Record):
 
     def tree(self) -> Tree:
         """Without what this kind of experiment does not read."""
-        if self.is_taught:
+        if self.is_line:
+            unread = {"tracking"}  # one configuration may have dictionaries and baselines as cases
+        elif self.is_taught:
             unread = {*TRAINED, "data", "scoring"} - {"saving"}
         elif self.is_trained:
             unread = {"data", *TAUGHT}

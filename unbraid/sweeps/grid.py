@@ -17,7 +17,7 @@ from unbraid.worlds.stories import TASKS, Stories
 
 SWEPT = (
     *("seed", "world", "dictionary", "training", "mechanisms", "baseline", "embedding", "data"),
-    *("model", "constraints", "teaching"),
+    *("model", "constraints", "teaching", "capture"),
 )
 
 
@@ -34,8 +34,9 @@ class Member:
 
     def replicate(self) -> str:
         """Which replicate of its setting this is; settings are compared where this agrees."""
-        world_seed = self.experiment.world.tree().get("seed", 0)
-        return f"{world_seed}/{self.experiment.seed}"
+        world_seed, capture = self.experiment.world.tree().get("seed", 0), self.experiment.capture
+        model_seed = "" if capture is None else f"{capture.seed}/"
+        return f"{world_seed}/{model_seed}{self.experiment.seed}"
 
 
 def resolve(data: Tree, source: str) -> Tree:

@@ -6,15 +6,16 @@ from unbraid.files import write_json
 from unbraid.progress import Watcher
 from unbraid.runs import Run
 from unbraid.sweeps.grid import Member
+from unbraid.worlds import World
 
 
 class GroupWork(ABC):
     """What is left to do of one group: members that differ in their data and seed only, one after the other."""
 
-    def __init__(self, run: Run, index: int, group: list[Member], watcher: Watcher) -> None:
+    def __init__(self, run: Run, index: int, group: list[Member], world: World, watcher: Watcher) -> None:
         self.index, self.group, self.watcher = index, group, watcher
         self.folder = run.stack(index)
-        self.world = group[0].experiment.world
+        self.world = world
 
     def finish(self) -> None:
         if not (self.folder / "scores.json").is_file():

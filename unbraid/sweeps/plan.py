@@ -53,8 +53,8 @@ def member_bytes(member: Member) -> int:
         return _model_bytes(member.experiment)
     if not member.experiment.is_trained:
         return _untrained_bytes(member.experiment)
-    features, dimensions = member.experiment.dictionary.features, member.experiment.world.dimensions
-    batch, planted = member.experiment.training.batch, len(member.experiment.world.directions)
+    features, dimensions = member.experiment.dictionary.features, member.experiment.dimensions
+    batch, planted = member.experiment.training.batch, member.experiment.planted
     training = 8 * features * dimensions + 4 * batch * features + 3 * batch * dimensions
     return 4 * (training + 3 * planted * features + planted * dimensions)
 
@@ -86,12 +86,12 @@ def _model_bytes(experiment: Experiment) -> int:
 
 def _untrained_bytes(experiment: Experiment) -> int:
     """The data, once as drawn and in double what is looked at; distances of all pairs of points; cosines."""
-    samples, dimensions = experiment.data.samples, experiment.world.dimensions
+    samples, dimensions = experiment.data.samples, experiment.dimensions
     if experiment.baseline is None:
         return 12 * samples * dimensions
     looked_at = min(samples, experiment.baseline.points or samples)
     pairs = looked_at**2 if isinstance(experiment.baseline, KMedoids) else 0
-    cosines = 3 * len(experiment.world.directions) * experiment.baseline.features
+    cosines = 3 * experiment.planted * experiment.baseline.features
     return 4 * (samples * dimensions + 4 * looked_at * dimensions + pairs + cosines)
 
 

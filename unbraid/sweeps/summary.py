@@ -22,8 +22,8 @@ COMPARED = (
     *("head_cosine", "head_cka", "importance_most", "idle", "quiet_drop", "usage_evenness", "seconds"),
 )
 PARTS = ("values", "chance", "ceiling")
-BESIDE = ("larger.json", "timing.json")
-"""Scores of a stack that are not in its scores.json: those beside other stacks, and what no seed decides."""
+BESIDE = ("model.json", "larger.json", "timing.json")
+"""Scores of a stack that are not in its scores.json: its model's, those beside other stacks, what no seed decides."""
 
 
 @dataclass

@@ -5,7 +5,7 @@ What is on disk is taken as already done; a resumed run writes the same bytes as
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -154,8 +154,13 @@ class TrainedWork(ABC, Generic[State, Report]):
 
     def first_of_settings(self) -> list[int]:
         """The position of the first member of each setting in this stack."""
-        first = {str(member.setting): index for index, member in reversed(list(enumerate(self.group)))}
-        return sorted(first.values())
+        return first_of_settings(self.group)
+
+
+def first_of_settings(group: Sequence[Member]) -> list[int]:
+    """The position of the first member of each setting among these."""
+    first = {str(member.setting): index for index, member in reversed(list(enumerate(group)))}
+    return sorted(first.values())
 
 
 def arrays(tensors: dict[str, Tensor]) -> Arrays:

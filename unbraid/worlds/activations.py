@@ -1,18 +1,22 @@
-"""Activations of a real model, from shards on disk: inputs without a planted truth.
+"""Activations of a model, from shards on disk: inputs without planted directions.
+
+Those of a model that was taught on stories have the factors behind every row (`told`).
 
 What is not given of model, site, dimensions and checksum is read from the shards and kept in the configuration; what is
 given must be what is found, so that a run never goes on with the activations of another model. `capture` says what they
 are made of, so that a run can have them captured first; `path` then need not be given.
 """
 
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from pydantic import Field, model_validator
 
-from unbraid.axes import Float, Tensor
+from unbraid.axes import Float, Int, Tensor
 from unbraid.capture.normalisation import Kind, Normalisation
 from unbraid.capture.order import Order
 from unbraid.capture.shards import Shards
@@ -24,6 +28,17 @@ from unbraid.worlds.world import Batch, World
 
 LOOKED_AT = 32_768
 """So many rows, of those to train on, decide mean and scale."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """Rows, and of each its token, its place in the sequence, its document, and the value of every factor (-1: none)."""
+
+    x: Float[Tensor, "n d"]
+    tokens: Int[np.ndarray, "n"]
+    positions: Int[np.ndarray, "n"]
+    documents: Int[np.ndarray, "n"]
+    factors: dict[str, Int[np.ndarray, "n"]]
 
 
 class Activations(World):
@@ -76,6 +91,19 @@ class Activations(World):
         x = self._shards.activations(self._order(split).rows(position, size))
         empty = torch.zeros(1, size, 0)
         return Batch(self.normalisation.apply(x), Codes(empty.long(), empty, 0))
+
+    @property
+    def factors(self) -> dict[str, tuple[str, ...]]:
+        """What is known of every row, and what the values are called."""
+        return self._shards.manifest.origin.factors
+
+    def told(self, amount: int) -> "Told":
+        """Rows that no training has seen, in the order of the text, and all that is known of them."""
+        rows = self._order("evaluation").in_order(amount)
+        x = self.normalisation.apply(self._shards.activations(rows))
+        places = {name: self._shards.column(name, rows) for name in ("tokens", "positions", "documents")}
+        factors = {name: self._shards.column(f"factor.{name}", rows) for name in self.factors}
+        return Told(x, **places, factors=factors)
 
     @cached_property
     def _shards(self) -> Shards:
