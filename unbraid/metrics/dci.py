@@ -2,16 +2,16 @@
 
 R[f, k] = Σ over the values of factor k of |weight of feature f| in an L1 logistic regression, that value against the
           others weighing the same, on features scaled to standard deviation 1:   mean log loss + .01 |w|₁
-D = Σ_f ρ_f (1 - H(R[f, :] / Σ_k R[f, k]) / log factors),   ρ_f = Σ_k R[f, k] / Σ R     a factor a feature: 1; all alike: 0
-C = mean over factors of 1 - H(R[:, k] / Σ_f R[f, k]) / log live                         a feature a factor: 1; all alike: 0
-I = mean over factors of the balanced accuracy of argmax over values, on rows not fitted on          chance: 1 / values
+D = Σ_f ρ_f (1 - H(R[f, :] / Σ_k R[f, k]) / log factors),   ρ_f = Σ_k R[f, k] / Σ R    a factor a feature: 1; all: 0
+C = mean over factors of 1 - H(R[:, k] / Σ_f R[f, k]) / log live                       a feature a factor: 1; all: 0
+I = mean over factors of the balanced accuracy of argmax over values, on rows not fitted on       chance: 1 / values
 
 Live features are those that change on the training rows. Dead ones have no importance and no vote in D. A factor with
 fewer than two values on either side is left out of all three. With one factor left D is NaN, with one live feature C,
 with no factor all. Where nothing is told R = 0, and D and C are 0.
 
-Published, factors are numbers told by regression, with the penalty chosen on a third part of the rows; importance is not
-summed over values. Here a factor of v values with a feature for each has C = 1 - log v / log live, and not 1.
+Published, factors are numbers told by regression, with the penalty chosen on a third part of the rows; importance is
+not summed over values. Here a factor of v values with a feature for each has C = 1 - log v / log live, and not 1.
 """
 
 from collections.abc import Mapping
@@ -22,10 +22,10 @@ from scipy import sparse
 from scipy.special import entr
 
 from unbraid.axes import Bool, Float, Int
-from unbraid.metrics.prediction import balanced_accuracy, scaled, sides, spread
+from unbraid.metrics.prediction import balanced_accuracy, scaled, sides, size, spread
 
 PENALTY = 0.01
-BIAS = 100.0
+BIAS = 100
 """liblinear penalises the bias as if a weight; of a constant feature as large as this it takes nearly nothing."""
 
 
@@ -49,7 +49,7 @@ def dci(
     by = spread(codes[train])
     rows = scaled(codes, by)
     told = [_tell(rows, values, train, penalty) for values in factors.values()]
-    table = np.stack([weights for weights, _ in told], 1) if told else np.empty((codes.shape[1], 0))
+    table = np.stack([weights for weights, _ in told], 1) if told else np.empty((len(by), 0))
     right = [accuracy for _, accuracy in told if not np.isnan(accuracy)]
     judged = table[:, ~np.isnan(table).any(0)]
     return Dci(
@@ -99,7 +99,7 @@ def _tell(
 ) -> tuple[Float[np.ndarray, "f"], float]:
     """What each feature weighs in telling a factor, and how often it is told right; NaN if it cannot be asked."""
     if (both := sides(values, train)) is None:
-        return np.full(rows.shape[1], np.nan), np.nan
+        return np.full(size(rows)[1], np.nan), np.nan
     fit, asked = both
     classes = np.unique(values[fit])
     once = classes if len(classes) > 2 else classes[1:]

@@ -1,19 +1,19 @@
-"""How much each feature says of each factor, and whether one feature says it alone, one factor is said alone.
+"""How much each feature says of each factor, and whether one feature says it alone, and of one factor alone.
 
 I[f, k]    = mutual information (nats) of feature f, in bins, with the values of factor k, over the rows that have one
-MIG        = mean over factors of (largest I[:, k] - second largest) / H(k)                        (Chen et al. 2018)
-modularity = mean over features of 1 - Σ_{k not best} I[f, k]² / (I[f, best]² (factors - 1))   (Ridgeway & Mozer 2018)
+MIG        = mean over factors of (largest I[:, k] - second largest) / H(k)                         (Chen et al. 2018)
+modularity = mean over features of 1 - Σ_{k not best} I[f, k]² / (I[f, best]² (factors - 1))  (Ridgeway & Mozer 2018)
 
-Bins: not to fire is a bin of its own, what fires is in bins of equal width from the feature's least to its largest value
-that is not 0. disentanglement_lib cuts the whole range, zeros and all: there faint firing falls into one bin with silence
-(and on a code that is never 0 both are the same). All is counted at the cost of what fired.
+Bins: not to fire is a bin of its own; what fires is in bins of equal width, from the feature's least to its largest
+value that is not 0. disentanglement_lib cuts the whole range, zeros and all: there faint firing falls into one bin with
+silence (on a code that is never 0 both are the same). All is counted at the cost of what fired.
 
-Modularity is over the features that say more of some factor than they would by accident (`accident`, twice); the published
-mean is over all, those that say exactly nothing counting 0. It falls with every dead feature, and over an overcomplete
-code it is mostly that of features which say nothing but what a sample pretends: .6 to .7, and the same for shuffled factors.
+Modularity is over the features that say enough of some factor. The published mean is over all, those that say exactly
+nothing counting 0: it falls with every dead feature, and in an overcomplete code most others say only what a sample
+pretends, which makes it .6 to .7 whatever the code, and the same for shuffled factors. `accident` is how much that is.
 
 A factor with one value has H = 0: its column is NaN, and it is left out. MIG of fewer than two features, modularity of
-fewer than two factors or of no informative feature, and either of no factor are NaN.
+fewer than two factors or of no feature that says enough, and either of no factor are NaN.
 """
 
 from collections.abc import Mapping
@@ -23,6 +23,7 @@ from scipy import sparse
 from scipy.special import xlogy
 
 from unbraid.axes import Float, Int
+from unbraid.metrics.prediction import size
 
 BINS = 20
 
@@ -31,15 +32,16 @@ def mutual_information(
     codes: sparse.csr_array, factors: Mapping[str, Int[np.ndarray, "n"]], bins: int = BINS
 ) -> Float[np.ndarray, "f k"]:
     """In nats; rows where a factor is below 0 are left out for it, after the bins are made from all."""
+    width = size(codes)[1]
     row, feature, place = _binned(codes, bins)
-    table = np.full((codes.shape[1], len(factors)), np.nan)
+    table = np.full((width, len(factors)), np.nan)
     for k, values in enumerate(factors.values()):
         of_value = np.bincount(values[values >= 0])
         if (of_value > 0).sum() > 1:
             known = values[row] >= 0
             which = (feature[known] * bins + place[known]) * len(of_value) + values[row[known]]
-            counts = np.bincount(which, minlength=codes.shape[1] * bins * len(of_value))
-            table[:, k] = _information(counts.reshape(codes.shape[1], bins, len(of_value)), of_value)
+            counts = np.bincount(which, minlength=width * bins * len(of_value))
+            table[:, k] = _information(counts.reshape(width, bins, len(of_value)), of_value)
     return table
 
 
@@ -61,11 +63,9 @@ def mig(information: Float[np.ndarray, "f k"], entropy: Float[np.ndarray, "k"]) 
 
 
 def accident(factors: Mapping[str, Int[np.ndarray, "n"]], bins: int = BINS) -> Float[np.ndarray, "k"]:
-    """Mean information (nats) of a feature that fills all bins and knows nothing: bins (values - 1) / 2 rows (Miller)."""
-    values = [np.unique(each[each >= 0], return_counts=True)[1] for each in factors.values()]
-    return np.array(
-        [bins * (len(count) - 1) / (2 * count.sum()) if len(count) else 0.0 for count in values], dtype=float
-    )
+    """What a feature that fills all bins and knows nothing says on average, nats: bins (values - 1) / 2 rows."""
+    counts = [np.unique(values[values >= 0], return_counts=True)[1] for values in factors.values()]
+    return np.array([bins * (len(count) - 1) / (2 * count.sum()) if len(count) else 0.0 for count in counts])
 
 
 def modularity(information: Float[np.ndarray, "f k"], least: Float[np.ndarray, "k"]) -> float:
@@ -83,10 +83,11 @@ def modularity(information: Float[np.ndarray, "f k"], least: Float[np.ndarray, "
 
 def _binned(codes: sparse.csr_array, bins: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Row, feature and bin of all that fired."""
+    rows, width = size(codes)
     fired = codes.data != 0
-    row = np.repeat(np.arange(codes.shape[0]), np.diff(codes.indptr))[fired]
+    row = np.repeat(np.arange(rows), np.diff(codes.indptr))[fired]
     feature, value = codes.indices[fired].astype(np.int64), codes.data[fired].astype(np.float64)
-    low, high = np.full(codes.shape[1], np.inf), np.full(codes.shape[1], -np.inf)
+    low, high = np.full(width, np.inf), np.full(width, -np.inf)
     np.minimum.at(low, feature, value)
     np.maximum.at(high, feature, value)
     range_of = (high - low)[feature]
@@ -103,5 +104,5 @@ def _information(fired: Int[np.ndarray, "f bins c"], of_value: Int[np.ndarray, "
     return np.maximum(total / of_value.sum(), 0)
 
 
-def _n_log_n(count: np.ndarray) -> np.ndarray:
-    return xlogy(count, count)
+def _n_log_n(count: np.ndarray | np.integer) -> np.ndarray:
+    return np.asarray(xlogy(count, count))

@@ -12,6 +12,12 @@ ROUNDING = 1e-12
 """A variance below this share of the mean square is what rounding leaves of none."""
 
 
+def size(codes: sparse.csr_array) -> tuple[int, int]:
+    """Rows and features."""
+    rows, features = codes.shape  # pyright: ignore[reportGeneralTypeIssues] (scipy's own hints allow no shape)
+    return int(rows), int(features)
+
+
 def sides(
     values: Int[np.ndarray, "n"], train: Bool[np.ndarray, "n"]
 ) -> tuple[Int[np.ndarray, "a"], Int[np.ndarray, "t"]] | None:
