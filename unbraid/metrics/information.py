@@ -25,7 +25,7 @@ from scipy.special import xlogy
 from unbraid.axes import Float, Int
 from unbraid.metrics.prediction import size
 
-BINS = 20
+BINS, ROUNDING = 20, 1e-12
 
 
 def mutual_information(
@@ -100,8 +100,9 @@ def _information(fired: Int[np.ndarray, "f bins c"], of_value: Int[np.ndarray, "
     silent = of_value - fired.sum(1)
     both = _n_log_n(fired).sum((1, 2)) + _n_log_n(silent).sum(1)
     bin_alone = _n_log_n(fired.sum(2)).sum(1) + _n_log_n(silent.sum(1))
-    total = both - bin_alone - _n_log_n(of_value).sum() + _n_log_n(of_value.sum())
-    return np.maximum(total / of_value.sum(), 0)
+    rows = of_value.sum()
+    mean = (both - bin_alone - _n_log_n(of_value).sum() + _n_log_n(rows)) / rows
+    return np.where(mean > ROUNDING, mean, 0)
 
 
 def _n_log_n(count: np.ndarray | np.integer) -> np.ndarray:
