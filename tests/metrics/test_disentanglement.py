@@ -27,12 +27,12 @@ def test_a_perfect_code_is_perfect_and_its_chance_is_not(perfect, rng):
     assert found.chance["dci_informativeness"] == pytest.approx(0.5, abs=0.05)
     assert found.chance["mig"] < 0.03
     assert found.chance["sap"] < 0.06
-    assert found.chance["dci_disentanglement"] < 0.9
+    assert max(found.chance["dci_disentanglement"], found.chance["modularity"]) < 0.9
 
 
 def test_twins_take_the_gaps_and_leave_the_rest(perfect):
     codes, factors, train = perfect
-    found = scores_of(sparse.csr_array(np.hstack([codes, codes])), factors, train)
+    found = scores_of(sparse.csr_array(np.hstack([codes, codes])), factors, train, np.zeros(4))
     assert (found["mig"], found["sap"]) == (0, 0)
     assert min(found["dci_disentanglement"], found["dci_informativeness"], found["modularity"]) > 0.95
 
@@ -43,13 +43,23 @@ def test_noise_scores_chance(rng):
     found = disentanglement(codes, factors, rng.random(3000) < 0.5, rng, draws=4)
     for name in NAMES[:-1]:
         assert found.scores[name] == pytest.approx(found.chance[name], abs=0.08), name
+    assert np.isnan(found.scores["modularity"])
+
+
+def test_features_that_know_nothing_do_not_dilute_modularity(perfect, rng):
+    codes, factors, train = perfect
+    noise = rng.random((1200, 60)) * (rng.random((1200, 60)) < 0.1)
+    found = disentanglement(sparse.csr_array(np.hstack([codes, noise])), factors, train, rng)
+    assert found.scores["modularity"] > 0.99
+    assert 0.4 < found.chance["modularity"] < 0.9
 
 
 def test_chance_permutes_all_factors_alike_and_is_the_mean_of_its_draws(perfect, rng, monkeypatch):
     codes, factors, train = perfect
     codes, seen = sparse.csr_array(codes), []
 
-    def recorded(given, shuffled, mask):
+    def recorded(given, shuffled, mask, least):
+        assert (least > 0).all() == (not seen)  # to be counted as informative is asked of the true factors only
         assert given is codes
         assert mask is train
         seen.append(np.stack(list(shuffled.values()), 1))
@@ -62,6 +72,7 @@ def test_chance_permutes_all_factors_alike_and_is_the_mean_of_its_draws(perfect,
     assert all(each == whole for each in drawn)  # rows are moved as wholes
     assert not any((each == seen[0]).all() for each in seen[1:])
     assert not (seen[1] == seen[2]).all()
+    seen.clear()
     assert np.isnan(disentanglement(codes, factors, train, rng, draws=0).chance["score"])
 
 

@@ -2,6 +2,9 @@
 
 chance = the mean of the same score over draws in which the factors' rows are permuted, all factors by one permutation:
          how a factor hangs together with others stays, how it hangs together with the code goes
+
+Modularity is over the features that say more than by accident. Shuffled, hardly any does: there it is over all that say
+anything, which is what a feature scores that knows nothing.
 """
 
 from collections.abc import Mapping
@@ -10,16 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from unbraid.axes import Bool, Int
+from unbraid.axes import Bool, Float, Int
 from unbraid.metrics.dci import dci
 from unbraid.metrics.information import accident, entropies, mig, modularity, mutual_information
 from unbraid.metrics.sap import sap
 
 Factors = Mapping[str, Int[np.ndarray, "n"]]
 """Of each row the value of each factor, from 0; below 0 where it has none, and the row is left out for this factor."""
-
-SURELY = 2
-"""How many times what it would say by accident a feature must say to count for modularity."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,16 @@ def disentanglement(
     draws: int = 1,
 ) -> Disentanglement:
     """Predictors are fitted on the train rows and asked on the others; a chance that no draw has is NaN."""
-    scores = scores_of(codes, factors, train)
-    drawn = [scores_of(codes, _shuffled(factors, rng.permutation(len(train))), train) for _ in range(draws)]
+    scores = scores_of(codes, factors, train, accident(factors))
+    orders = [rng.permutation(len(train)) for _ in range(draws)]
+    drawn = [scores_of(codes, _shuffled(factors, order), train, np.zeros(len(factors))) for order in orders]
     return Disentanglement(scores, {name: _mean([each[name] for each in drawn]) for name in scores})
 
 
-def scores_of(codes: sparse.csr_array, factors: Factors, train: Bool[np.ndarray, "n"]) -> dict[str, float]:
-    """Without chance; NaN where a score says that it is not defined."""
+def scores_of(
+    codes: sparse.csr_array, factors: Factors, train: Bool[np.ndarray, "n"], least: Float[np.ndarray, "k"]
+) -> dict[str, float]:
+    """Without chance; `least` is the information from which a feature counts for modularity. NaN where not defined."""
     predicted = dci(codes, factors, train)
     information = mutual_information(codes, factors)
     return {
@@ -53,7 +56,7 @@ def scores_of(codes: sparse.csr_array, factors: Factors, train: Bool[np.ndarray,
         "dci_informativeness": predicted.informativeness,
         "mig": mig(information, entropies(factors)),
         "sap": sap(codes, factors, train),
-        "modularity": modularity(information, SURELY * accident(factors)),
+        "modularity": modularity(information, least),
     }
 
 

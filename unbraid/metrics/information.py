@@ -10,7 +10,7 @@ silence (on a code that is never 0 both are the same). All is counted at the cos
 
 Modularity is over the features that say enough of some factor. The published mean is over all, those that say exactly
 nothing counting 0: it falls with every dead feature, and in an overcomplete code most others say only what a sample
-pretends, which makes it .6 to .7 whatever the code, and the same for shuffled factors. `accident` is how much that is.
+pretends, which makes it .6 to .7 whatever the code, and the same for shuffled factors. `accident` bounds what they say.
 
 A factor with one value has H = 0: its column is NaN, and it is left out. MIG of fewer than two features, modularity of
 fewer than two factors or of no feature that says enough, and either of no factor are NaN.
@@ -25,7 +25,7 @@ from scipy.special import xlogy
 from unbraid.axes import Float, Int
 from unbraid.metrics.prediction import size
 
-BINS, ROUNDING = 20, 1e-12
+BINS, ROUNDING, RARE = 20, 1e-12, 1e-6
 
 
 def mutual_information(
@@ -63,9 +63,13 @@ def mig(information: Float[np.ndarray, "f k"], entropy: Float[np.ndarray, "k"]) 
 
 
 def accident(factors: Mapping[str, Int[np.ndarray, "n"]], bins: int = BINS) -> Float[np.ndarray, "k"]:
-    """What a feature that fills all bins and knows nothing says on average, nats: bins (values - 1) / 2 rows."""
+    """What a feature that fills all bins and knows nothing says once in a million: χ² / 2 rows (a G-test)."""
+    from scipy.stats import chi2
+
     counts = [np.unique(values[values >= 0], return_counts=True)[1] for values in factors.values()]
-    return np.array([bins * (len(count) - 1) / (2 * count.sum()) if len(count) else 0.0 for count in counts])
+    return np.array(
+        [chi2.isf(RARE, bins * (len(count) - 1)) / (2 * count.sum()) if len(count) > 1 else 0.0 for count in counts]
+    )
 
 
 def modularity(information: Float[np.ndarray, "f k"], least: Float[np.ndarray, "k"]) -> float:
