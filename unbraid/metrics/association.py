@@ -9,6 +9,7 @@ says most; the feature of a concept is chosen there too. What is reported is mea
 (x = 0) is never said: θ may pass 0 only in a feature that is silent nowhere.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,12 +25,23 @@ BLOCK = 300_000
 
 @dataclass(frozen=True)
 class Counts:
-    """Of so many rows: in how many a feature says a concept, in how many truly, and in how many the concept is on."""
+    """Of so many rows: in how many a feature says a concept, in how many truly, in how many of these beyond what it was
+    given, and in how many the concept is on."""
 
     true: Int[np.ndarray, "c f"]
+    added: Int[np.ndarray, "c f"]
     said: Int[np.ndarray, "c f"]
     on: Int[np.ndarray, "c f"]
     rows: int
+
+    def each(self, change: Callable[[np.ndarray], np.ndarray]) -> "Counts":
+        return Counts(change(self.true), change(self.added), change(self.said), change(self.on), self.rows)
+
+    def replaced(self, other: "Counts", where: Bool[np.ndarray, "f"]) -> "Counts":
+        """With another's counts for some features."""
+        pairs = ((other.true, self.true), (other.added, self.added), (other.said, self.said), (other.on, self.on))
+        true, added, said, on = (np.where(where, new, old) for new, old in pairs)
+        return Counts(true, added, said, on, self.rows)
 
     def phi(self) -> Float[np.ndarray, "c f"]:
         return phi(self.true, self.said, self.on, self.rows)
@@ -126,6 +138,15 @@ def best(found: Association) -> Best:
     return Best(chosen, np.where(found.judged, measured, np.nan))
 
 
+def says(codes: sparse.csr_array, thresholds: Float[np.ndarray, "f"], sides: Int[np.ndarray, "f"]) -> sparse.csr_array:
+    """The rows in which each feature fires beyond its threshold, as ones."""
+    rows, features, values = sparse.find(codes)
+    side = sides[features].astype(np.float64)
+    beyond = side * values >= side * thresholds[features]
+    said = np.ones(int(beyond.sum()), np.float32)
+    return sparse.csr_array((said, (rows[beyond], features[beyond])), shape=codes.shape)
+
+
 def phi(true: np.ndarray, said: np.ndarray, on: np.ndarray, rows: int) -> np.ndarray:
     """The Matthews correlation from counts; 0 where all or nothing is said or on."""
     room = np.sqrt(1.0 * said * (rows - said) * (1.0 * on * (rows - on)))
@@ -189,15 +210,17 @@ def _highest(slots: _Slots, hits: np.ndarray, on: np.ndarray, amount: int) -> tu
 
 def _count(
     slots: _Slots, concepts: np.ndarray, given: np.ndarray | None, thresholds: np.ndarray, sides: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """How often each concept is truly said, and said at all."""
-    true, said = np.zeros(thresholds.shape, np.int64), np.zeros(thresholds.shape, np.int64)
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """How often each concept is truly said, truly beyond what is given, and said at all."""
+    true, added, said = (np.zeros(thresholds.shape, np.int64) for _ in range(3))
     for first, last, hits in _blocks(slots, concepts, given) if len(slots.rows) else ():
-        side = sides[first:last, slots.present]
-        beyond = slots.spread(side) * slots.values >= slots.spread(side * thresholds[first:last, slots.present])
-        said[first:last, slots.present] = np.add.reduceat(beyond, slots.starts, axis=1, dtype=np.int64)
-        true[first:last, slots.present] = np.add.reduceat(beyond & hits, slots.starts, axis=1, dtype=np.int64)
-    return true, said
+        side, where = sides[first:last, slots.present], (slice(first, last), slots.present)
+        beyond = slots.spread(side) * slots.values >= slots.spread(side * thresholds[where])
+        said[where] = np.add.reduceat(beyond, slots.starts, axis=1, dtype=np.int64)
+        true[where] = np.add.reduceat(beyond & hits, slots.starts, axis=1, dtype=np.int64)
+        new = 0 if given is None else beyond & hits & ~given[slots.rows, slots.features]
+        added[where] = true[where] if given is None else np.add.reduceat(new, slots.starts, axis=1, dtype=np.int64)
+    return true, added, said
 
 
 def _blocks(slots: _Slots, concepts: np.ndarray, given: np.ndarray | None):
