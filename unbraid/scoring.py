@@ -123,11 +123,17 @@ def _stack_reader(one: Stack, world: World) -> _Reader:
 
 def _random_readers(found: Stack | Fitted, world: World) -> list[_Reader]:
     seeds = stream(0, "chance").integers(0, 1 << 32, CHANCE_DRAWS).tolist()
+    drawn = [at_random(found, world.dimensions, seed) for seed in seeds]
+    return [
+        reader if isinstance(one, Fitted) else _narrowed(one, reader) for one in drawn for reader in _readers(one, world)
+    ]
+
+
+def at_random(found: Stack | Fitted, dimensions: int, seed: int) -> Stack | Fitted:
+    """A dictionary or baseline of the same size that fires by the same rule, its directions drawn."""
     if isinstance(found, Fitted):
-        return [reader for seed in seeds for reader in _readers(found.at_random([seed]), world)]
-    dictionary = Dictionary(features=found.features, activation=found.activation)
-    drawn = (Stack.start(dictionary, world.dimensions, [seed]) for seed in seeds)
-    return [_narrowed(one, _stack_reader(one, world)) for one in drawn]
+        return found.at_random([seed])
+    return Stack.start(Dictionary(features=found.features, activation=found.activation), dimensions, [seed])
 
 
 def _narrowed(one: Stack, reader: _Reader) -> _Reader:

@@ -7,6 +7,7 @@ from unbraid.axes import Int, Tensor
 from unbraid.dictionaries.baselines import Fitted
 from unbraid.files import Arrays, write_arrays, write_json
 from unbraid.scoring import Scores, score, shown_cosines
+from unbraid.sweeps.factor_work import tell_factors
 from unbraid.sweeps.grid import Member
 from unbraid.sweeps.group_work import GroupWork
 
@@ -49,7 +50,9 @@ class BaselineWork(GroupWork):
             "chance": {name: [one.chance[name] for one in scores] for name in scores[0].chance},
             "ceiling": {name: [one.ceiling[name] for one in scores] for name in scores[0].ceiling},
         }
-        write_json(self.folder / "scores.json", {"values": values, **bounds})
+        told = tell_factors(fitted, self.world, self.group, self.folder)
+        bounds = {"chance": bounds["chance"] | told.chance, "ceiling": bounds["ceiling"] | told.ceiling}
+        write_json(self.folder / "scores.json", {"values": values | told.values, **bounds})
 
 
 def _padded(rows: list[np.ndarray]) -> np.ndarray:

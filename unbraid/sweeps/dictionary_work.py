@@ -12,6 +12,7 @@ from unbraid.progress import Watcher
 from unbraid.runs import Run, read_log
 from unbraid.scoring import Scores, score, shown_cosines
 from unbraid.signals import StopSignals
+from unbraid.sweeps.factor_work import tell_factors
 from unbraid.sweeps.grid import Member
 from unbraid.sweeps.pair_stability import Columns, pair_stability
 from unbraid.sweeps.tracker import Tracker
@@ -78,7 +79,12 @@ class DictionaryWork(TrainedWork[State, Outcome]):
         values = {name: value.tolist() for name, value in {**scores.values, **self.tracker.conclude()}.items()}
         stable, luck = self._pair_stability()
         values |= stable | end_of_training(read_log(self.folder / "log.jsonl"))
-        card = {"values": values, "chance": scores.chance | luck, "ceiling": scores.ceiling}
+        told = tell_factors(self.state.stack, self.world, self.group, self.folder)
+        card = {
+            "values": values | told.values,
+            "chance": scores.chance | luck | told.chance,
+            "ceiling": scores.ceiling | told.ceiling,
+        }
         write_json(self.folder / "scores.json", card)
 
     def _pair_stability(self) -> tuple[Columns, Columns]:

@@ -93,6 +93,10 @@ class Activations(World):
         return Batch(self.normalisation.apply(x), Codes(empty.long(), empty, 0))
 
     @property
+    def folder(self) -> Path:
+        return Path(self.path)
+
+    @property
     def factors(self) -> dict[str, tuple[str, ...]]:
         """What is known of every row, and what the values are called."""
         return self._shards.manifest.origin.factors
