@@ -22,6 +22,8 @@ FEWEST = 5
 BLOCK = 300_000
 """Slots times concepts looked at together: a table of them stays near the processor."""
 
+Amount = np.ndarray | np.integer
+
 
 @dataclass(frozen=True)
 class Counts:
@@ -147,7 +149,7 @@ def says(codes: sparse.csr_array, thresholds: Float[np.ndarray, "f"], sides: Int
     return sparse.csr_array((said, (rows[beyond], features[beyond])), shape=codes.shape)
 
 
-def phi(true: np.ndarray, said: np.ndarray, on: np.ndarray, rows: int) -> np.ndarray:
+def phi(true: Amount, said: Amount, on: Amount, rows: int) -> np.ndarray:
     """The Matthews correlation from counts; 0 where all or nothing is said or on."""
     room = np.sqrt(1.0 * said * (rows - said) * (1.0 * on * (rows - on)))
     return np.where(room > 0, (rows * 1.0 * true - 1.0 * said * on) / np.where(room > 0, room, 1), 0)

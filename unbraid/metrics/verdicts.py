@@ -62,11 +62,12 @@ def judge_concepts(
     unions = _unions(codes, concepts, fit, readings)
     columns = sparse.csc_array(codes)
     for c in range(concepts.shape[1]):
-        mine = np.flatnonzero(own[c])
-        if len(mine) and measured[c, first := mine[height[c, mine].argmax()]] >= GOOD:
-            yield ConceptVerdict("recovered", (int(first),), float(measured[c, first]))
+        ranked = np.argsort(-height[c], kind="stable")  # so that of equal ones the better comes first
+        mine, others = (ranked[kind[c, ranked]] for kind in (own, narrower))
+        if len(mine) and measured[c, mine[0]] >= GOOD:
+            yield ConceptVerdict("recovered", (int(mine[0]),), float(measured[c, mine[0]]))
             continue
-        parts = _parts(columns, concepts[:, c], fit, readings, c, (mine, np.flatnonzero(narrower[c])))
+        parts = _parts(columns, concepts[:, c], fit, readings, c, (mine, others))
         yield parts or _shared(height[c], measured[c], unions[c], readings.union)
 
 
