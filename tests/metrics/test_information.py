@@ -39,6 +39,7 @@ def example(rng):
     codes = rng.standard_normal((500, 8)) * (rng.random((500, 8)) < 0.2) + 0.5 * (factors["3"] == 1)[:, None]
     codes *= rng.random((500, 8)) < 0.5
     codes[:, 0], codes[:, 1], codes[:, 2] = 0, 3.0, factors["2"] == 1
+    codes[:, 3] += 9 * (codes[:, 3] != 0)  # where it fires, far from 0: the bins begin there
     return codes, factors
 
 
