@@ -188,7 +188,7 @@ def left_out(findings: Findings, shown: Sequence[Setting]) -> str:
     """Say when not every setting is drawn."""
     if len(shown) == len(findings.settings):
         return ""
-    leading = "perplexity" if findings.is_text else "accuracy" if findings.is_taught else "MMCS"
+    leading = "MMCS" if findings.leading == "mmcs" else findings.leading.replace("_", " ")
     return (
         f" Drawn: {len(shown)} of the {len(findings.settings)} settings, spread evenly from the highest {leading} to "
         "the lowest; the table has all."
