@@ -125,7 +125,9 @@ def _random_readers(found: Stack | Fitted, world: World) -> list[_Reader]:
     seeds = stream(0, "chance").integers(0, 1 << 32, CHANCE_DRAWS).tolist()
     drawn = [at_random(found, world.dimensions, seed) for seed in seeds]
     return [
-        reader if isinstance(one, Fitted) else _narrowed(one, reader) for one in drawn for reader in _readers(one, world)
+        reader if isinstance(one, Fitted) else _narrowed(one, reader)
+        for one in drawn
+        for reader in _readers(one, world)
     ]
 
 

@@ -32,4 +32,6 @@ def sites(model: Shape) -> list[str]:
 
 def refuse_no_site(capture: Capture, model: Shape) -> None:
     if capture.site not in sites(model):
-        raise Refusal(f"capture.site is '{capture.site:.60}', which the model has not; {nearest(capture.site, sites(model))}")
+        raise Refusal(
+            f"capture.site is '{capture.site:.60}', which the model has not; {nearest(capture.site, sites(model))}"
+        )

@@ -103,6 +103,19 @@ def blank_grid(source: str, title: str, amount: int, columns: int, side: float) 
     return figure, every[:amount]
 
 
+def blank_columns(source: str, title: str, amount: int, height: float) -> tuple[Figure, list[Axes]]:
+    """A wide figure of so many plots in one row on the same axes, under one title."""
+    figure = _sheet(height, 2 * WIDTH)
+    every = figure.subplots(1, amount, sharex=True, sharey=True, squeeze=False).ravel().tolist()
+    for axes in every:
+        _dress(axes, SMALLER)
+        axes.spines["left"].set_visible(False)
+        axes.tick_params(axis="y", length=0)
+    figure.text(0.99, 0.995, plain(short(source, 64)), fontsize=7.5, color=GREY, ha="right", va="top")
+    figure.suptitle(plain(title), fontsize=SIZE, fontweight="bold", color=INK, x=0.01, ha="left")
+    return figure, every
+
+
 def _sheet(height: float, width: float = WIDTH) -> Figure:
     layout = ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.07)
     figure = Figure(figsize=(width, height), dpi=DPI, layout=layout, facecolor="white")
@@ -188,7 +201,7 @@ def left_out(findings: Findings, shown: Sequence[Setting]) -> str:
     """Say when not every setting is drawn."""
     if len(shown) == len(findings.settings):
         return ""
-    leading = "perplexity" if findings.is_text else "accuracy" if findings.is_taught else "MMCS"
+    leading = "MMCS" if findings.leading == "mmcs" else findings.leading.replace("_", " ")
     return (
         f" Drawn: {len(shown)} of the {len(findings.settings)} settings, spread evenly from the highest {leading} to "
         "the lowest; the table has all."

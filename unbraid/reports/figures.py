@@ -3,11 +3,13 @@
 from pathlib import Path
 
 from unbraid.files import write_bytes
+from unbraid.reports.account_figures import accounts
 from unbraid.reports.addition_figures import additions
 from unbraid.reports.canvas import Plate
 from unbraid.reports.cost_figures import costs
 from unbraid.reports.embedding_figures import embeddings
 from unbraid.reports.equal_l0_figures import absorbed, correlations
+from unbraid.reports.factor_figures import disentangled, recoveries
 from unbraid.reports.feature_figures import cosines, firing_rates
 from unbraid.reports.findings import Findings
 from unbraid.reports.forest_figures import forests
@@ -39,13 +41,16 @@ PLATES = (
     *(sizes, rates, recovery, cosines, firing_rates, embeddings),
 )
 """In the order a reader meets them."""
+OF_A_LINE = (recoveries, accounts, disentangled, curves)
+"""Those of a line: it has no planted directions, and of its models it is the accuracy that matters."""
 NEEDED = {recovery: "best_cosine", rates: "seen", firing_rates: "density"}
 """The table without which a plate has nothing to show."""
 
 
 def draw(findings: Findings) -> list[Plate]:
     """All plates of this run that have something to show."""
-    possible = [draw_plate for draw_plate in PLATES if findings.has(NEEDED.get(draw_plate))]
+    plates = OF_A_LINE if findings.is_line else PLATES
+    possible = [draw_plate for draw_plate in plates if findings.has(NEEDED.get(draw_plate))]
     return [plate for draw_plate in possible if (plate := draw_plate(findings)).pictures]
 
 

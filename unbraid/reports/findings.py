@@ -16,6 +16,8 @@ from unbraid.runs import Run, read_log
 
 MOST_LINES, MOST_PANELS, MOST_ROWS = 8, 4, 24
 NEVER = 1e-8
+NO_CHANCE = ("probe",)
+"""Scores of the activations, not of what was learned from them: they stand in `chance` too, and say nothing there."""
 LOWEST_FIRST = ("perplexity",)
 """Metrics to rank by of which the lowest is best."""
 
@@ -73,6 +75,8 @@ class Findings:
     """Of each stack of models: stories that heads were watched on, shortcuts, names of factors; else empty."""
     texts: list[Tree] = field(default_factory=list)
     """Of each stack of language models: windows, labels of heads, what counting pairs gives, samples; else empty."""
+    features: list[Tree] = field(default_factory=list)
+    """Of each stack of a line: what became of every concept, and pages of chosen features; else empty."""
 
     @property
     def title(self) -> str:
@@ -94,6 +98,11 @@ class Findings:
         return is_taught(self.config)
 
     @property
+    def is_line(self) -> bool:
+        """Whether it is dictionaries of what taught models do, scored against the factors behind the stories."""
+        return is_line(self.config)
+
+    @property
     def is_text(self) -> bool:
         """Whether it is language models."""
         return is_text(self.config)
@@ -101,8 +110,8 @@ class Findings:
     @property
     def leading(self) -> str:
         """The metric that settings are ranked by."""
-        if self.is_text:
-            return "perplexity"
+        if self.is_text or self.is_line:
+            return "perplexity" if self.is_text else "recovery"
         return "accuracy" if self.is_taught else "mmcs" if self.is_planted else "explained_variance"
 
     def best(self) -> Setting | None:
@@ -188,8 +197,10 @@ def read_findings(run: Run) -> Findings:
         [read_log(folder / "log.jsonl") for folder in run.stacks()],
         [read_arrays(folder / "tables.safetensors") for folder in run.stacks()],
         [_read_if_there(folder / "tracking.safetensors") for folder in run.stacks()],
-        [read_json(path) if (path := folder / "stories.json").is_file() else {} for folder in run.stacks()],
-        [read_json(path) if (path := folder / "texts.json").is_file() else {} for folder in run.stacks()],
+        *(
+            [read_json(path) if (path := folder / name).is_file() else {} for folder in run.stacks()]
+            for name in ("stories.json", "texts.json", "features.json")
+        ),
     )
 
 
@@ -199,7 +210,7 @@ def read_setting(index: int, card: Tree) -> Setting:
         card["label"],
         [(member["stack"], member["member"]) for member in card["members"]],
         [member["replicate"] for member in card["members"]],
-        {metric: _score(found) for metric, found in card["metrics"].items()},
+        {metric: _score(metric, found) for metric, found in card["metrics"].items()},
         card["setting"],
     )
 
@@ -222,7 +233,12 @@ def setting_configs(config: Tree) -> list[tuple[Tree, Tree]]:
 
 
 def is_taught(config: Tree) -> bool:
-    return all(case.get("world", {}).get("kind") == "stories" for case in case_configs(config))
+    """Whether models are, and nothing is learned from them."""
+    return _are_stories(config) and not is_line(config)
+
+
+def is_line(config: Tree) -> bool:
+    return _are_stories(config) and all(case.get("capture") is not None for case in case_configs(config))
 
 
 def is_text(config: Tree) -> bool:
@@ -259,10 +275,15 @@ def finite(values: Sequence[float | None]) -> list[float]:
     return [value for value in values if value is not None and math.isfinite(value)]
 
 
-def _score(card: Tree) -> Score:
+def _are_stories(config: Tree) -> bool:
+    return all(case.get("world", {}).get("kind") == "stories" for case in case_configs(config))
+
+
+def _score(metric: str, card: Tree) -> Score:
     low, high = card["interval"] or (None, None)
     interval = None if low is None or high is None else (low, high)
-    return Score(card["value"], interval, card["chance"], card["ceiling"], card["members"])
+    chance = None if metric in NO_CHANCE else card["chance"]
+    return Score(card["value"], interval, chance, card["ceiling"], card["members"])
 
 
 def _read_if_there(path: Path) -> Arrays:

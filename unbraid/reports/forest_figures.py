@@ -11,8 +11,13 @@ MOST_ROWS = 40
 
 
 def row_look(row: Row) -> Look:
-    """The same for a row in every figure; after eight rows colours come again, with other dashes and markers."""
-    again, place = divmod(row.place, len(COLOURS))
+    """The same for a row in every figure."""
+    return look_at(row.place)
+
+
+def look_at(place: int) -> Look:
+    """After eight places colours come again, with other dashes and markers."""
+    again, place = divmod(place, len(COLOURS))
     other = (place + again) % len(COLOURS)
     return Look(COLOURS[place], DASHES[other], MARKERS[other])
 

@@ -6,6 +6,7 @@ from unbraid.config import Tree
 from unbraid.reports import markup
 from unbraid.reports.canvas import SIGNS
 from unbraid.reports.findings import MOST_LINES, MOST_ROWS, Findings, Setting, best_of, environment
+from unbraid.reports.line_sentences import LINE_CHANCE
 from unbraid.reports.markup import Group
 from unbraid.reports.model_sentences import MODEL_CHANCE
 from unbraid.reports.sentences import details, error_bar, headline, what_was_run
@@ -48,6 +49,8 @@ def scored(findings: Findings) -> str:
         )
     if findings.is_taught:
         meaning = f"{error_bar(findings)} {MODEL_CHANCE}"
+    if findings.is_line:
+        meaning = f"{error_bar(findings)} {LINE_CHANCE}"
     if findings.is_text:
         meaning = f"{error_bar(findings)} {TEXT_CHANCE} {pairs_counted(findings)}"
     if not findings.is_planted:
@@ -111,11 +114,13 @@ def surroundings(findings: Findings) -> str:
 
 def overview(findings: Sequence[Findings]) -> str:
     """One row a run, with its best setting; runs of models have a table of their own."""
-    dictionaries = [one for one in findings if not one.is_taught and not one.is_text]
+    dictionaries = [one for one in findings if not (one.is_taught or one.is_text or one.is_line)]
+    lines = [one for one in findings if one.is_line]
     models = [one for one in findings if one.is_taught]
     languages = [one for one in findings if one.is_text]
     return (
         _overview(dictionaries, "mmcs", ("recovered", "l0"))
+        + _overview(lines, "recovery", ("recovery_share", "accuracy"))
         + _overview(models, "accuracy", ("support_best",))
         + _overview(languages, "perplexity", ("bits_per_character",))
     )

@@ -1,8 +1,8 @@
 """Say in plain sentences what was run, what came out, and what the error bars cover."""
 
 from unbraid.config import REPLICATES, Tree
-from unbraid.reports import model_sentences, text_sentences
-from unbraid.reports.findings import Findings, Setting, flat_sweep, is_taught, is_text, sweep_size
+from unbraid.reports import line_sentences, model_sentences, text_sentences
+from unbraid.reports.findings import Findings, Setting, flat_sweep, is_line, is_taught, is_text, sweep_size
 from unbraid.reports.phrases import phrase, said, said_of_all
 from unbraid.reports.words import count, estimate, interval, number
 
@@ -15,6 +15,8 @@ def what_was_run(config: Tree) -> list[str]:
     grid = f" ({count(settings, 'setting')} × {count(replicates, 'replicate')})" if settings * replicates > 1 else ""
     if is_taught(config):
         return [*model_sentences.what_was_taught(config, settings * replicates, grid), *_compared(config)]
+    if is_line(config):
+        return [*line_sentences.what_was_learned(config, settings, replicates), *_compared(config)]
     if is_text(config):
         return [*text_sentences.what_was_taught(config, settings * replicates, grid), *_compared(config)]
     if "baseline" in config or "embedding" in config:
@@ -32,6 +34,8 @@ def headline(findings: Findings) -> str:
     """The best setting's recovery, against chance and ceiling."""
     if findings.is_taught:
         return model_sentences.headline(findings)
+    if findings.is_line:
+        return line_sentences.headline(findings)
     if findings.is_text:
         return text_sentences.headline(findings)
     best = findings.best()
@@ -65,6 +69,8 @@ def details(findings: Findings) -> list[str]:
     """What else a reader wants to know at once: how far from chance, how many features, against the first setting."""
     if findings.is_taught:
         return model_sentences.details(findings)
+    if findings.is_line:
+        return line_sentences.details(findings)
     if findings.is_text:
         return text_sentences.details(findings)
     best = findings.best()
@@ -78,13 +84,16 @@ def details(findings: Findings) -> list[str]:
 def error_bar(findings: Findings) -> str:
     """What the replicates differ in, and so what the interval can and cannot speak for."""
     pairs = [replicate.split("/") for setting in findings.settings for replicate in setting.replicates]
-    worlds, seeds = len({pair[0] for pair in pairs}), len({pair[-1] for pair in pairs})
+    worlds, models, seeds = (len({pair[place] for pair in pairs}) for place in (0, len(pairs[0]) // 2, -1))
     most = max(len(setting.replicates) for setting in findings.settings)
     if most < 2:
-        return "Each setting was trained once, so there are no intervals: differences may be luck. Sweep seed for more."
+        again = "capture.seed" if findings.is_line else "seed"
+        return f"Each setting was trained once, so there are no intervals: a difference may be luck. Sweep {again} for more."
     bar = f"Intervals are 95 % bootstrap intervals of the mean over {most} replicates, which differ in"
     if findings.is_taught:
         return f"{bar} {model_sentences.replicated(worlds, seeds)}"
+    if findings.is_line:
+        return f"{bar} {line_sentences.replicated(worlds, models, seeds)}"
     if findings.is_text:
         return f"{bar} {text_sentences.replicated(worlds, seeds)}"
     if worlds > 1 and seeds > 1:

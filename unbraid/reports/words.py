@@ -6,12 +6,14 @@ from dataclasses import replace
 
 from unbraid.reports.findings import Score, Setting
 from unbraid.reports.head_words import BELIEFS, HEADS, of_a_kind, which
+from unbraid.reports.line_words import LEADING, LINE, factor_of, of_a_factor
 from unbraid.reports.wording import Wording
 
 MISSING = "–"
 NOTHING = 1e-12
 
 METRICS = {
+    **LINE,
     "mmcs": Wording("MMCS", "mean over true features of the cosine with the learned feature most like it"),
     "mcc": Wording("MCC", "mean cosine when true and learned features are matched one to one (Hungarian)"),
     "recovered": Wording("Recovered", "share of true features whose one-to-one match has a cosine of at least 0.9"),
@@ -246,8 +248,21 @@ PICTURED = ("evenness", "hopkins", "clusters", "clustered")
 TAUGHT = ("accuracy", "support_best", "support_mass", "spread", "separation", "steps_to_95", "parameters", "seconds")
 WRITTEN = ("perplexity", "bits_per_character", "row_std", "sharpness")
 JUDGED = ("loss_recovered", "probe_1")
-MAIN = ("mmcs", "mcc", "recovered", "f1", "explained_variance", "l0", "dead", *JUDGED, *PICTURED, *TAUGHT, *WRITTEN)
-FEW = ("mmcs", "f1", "l0", *JUDGED, *PICTURED, "accuracy", "support_best", "spread", *WRITTEN[:2])
+MAIN = (
+    *LEADING,
+    "mmcs",
+    "mcc",
+    "recovered",
+    "f1",
+    "explained_variance",
+    "l0",
+    "dead",
+    *JUDGED,
+    *PICTURED,
+    *TAUGHT,
+    *WRITTEN,
+)
+FEW = (*LEADING, "mmcs", "f1", "l0", *JUDGED, *PICTURED, "accuracy", "support_best", "spread", *WRITTEN[:2])
 PLOTTED = ("mmcs", "mcc", "recovered", "f1", "evenness", "hopkins", "clustered")
 UNPLANTED = ("explained_variance",)
 """What is plotted, and ranked by, where no truth was planted."""
@@ -264,8 +279,8 @@ BOUND = {"training_l0": "l0"}
 
 
 def wording(metric: str) -> Wording:
-    """Of a metric, or of one of a single kind of head; what this version has no words for keeps its own name."""
-    return METRICS.get(metric) or of_a_kind(metric) or Wording(metric, "", "", "#.4g")
+    """Of a metric, or of one of a single kind of head or factor; what has no words here keeps its own name."""
+    return METRICS.get(metric) or of_a_kind(metric) or of_a_factor(metric) or Wording(metric, "", "", "#.4g")
 
 
 def wording_of(metric: str, settings: Iterable[Setting]) -> Wording:
@@ -278,9 +293,14 @@ def wording_of(metric: str, settings: Iterable[Setting]) -> Wording:
 
 
 def in_order(metrics: list[str]) -> list[str]:
-    """The metrics we have words for first, in our order, each before its own by kind of head; then the others."""
+    """The metrics we have words for first, in our order, each before its own by kind of head or factor; then others."""
     places = {name: place for place, name in enumerate(METRICS)}
-    return sorted(metrics, key=lambda metric: (places.get(which(metric)[0], len(places)), bool(which(metric)[1])))
+    return sorted(metrics, key=lambda metric: (places.get(_family(metric), len(places)), _family(metric) != metric))
+
+
+def _family(metric: str) -> str:
+    """What it stands with."""
+    return "recovery_share" if factor_of(metric) else which(metric)[0]
 
 
 def number(metric: str, value: float | None, signed: bool = False) -> str:

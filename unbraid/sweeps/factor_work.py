@@ -30,16 +30,16 @@ class FactorTold:
     ceiling: dict[str, Any] = field(default_factory=dict)
 
 
-def tell_factors(
-    found: Stack | Sequence[Fitted], world: World, group: Sequence[Member], folder: Path
-) -> FactorTold:
+def tell_factors(found: Stack | Sequence[Fitted], world: World, group: Sequence[Member], folder: Path) -> FactorTold:
     """Score every member against the factors behind the activations, where they are known, and write of it."""
     if not isinstance(world, Activations) or not world.factors:
         return FactorTold()
     samples = group[0].experiment.scoring.samples
     each = [score_factors(one, world, samples) for one in ([found] if isinstance(found, Stack) else found)]
     _write(each, found, group, folder)
-    return FactorTold(*(_joined([getattr(one, part) for one in each]) for part in ("values", "chance")), each[0].ceiling)
+    return FactorTold(
+        *(_joined([getattr(one, part) for one in each]) for part in ("values", "chance")), each[0].ceiling
+    )
 
 
 def _write(

@@ -76,9 +76,7 @@ def write_model_scores(run: Run, group: Sequence[Member], folder: Path) -> None:
     write_json(folder / "model.json", kept)
 
 
-def _teach(
-    models: Sequence[Run], works: Sequence[tuple[int, float]], watcher: Watcher, signals: StopSignals
-) -> None:
+def _teach(models: Sequence[Run], works: Sequence[tuple[int, float]], watcher: Watcher, signals: StopSignals) -> None:
     hands, labour = torch.get_num_threads(), partial(finish_model, [model.path for model in models])
     todo = [model for model in models if not (model.stack(0) / stages.DONE).is_file()]
     if len(todo) > 1 and hands > 1:

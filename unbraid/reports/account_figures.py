@@ -1,0 +1,134 @@
+"""Figures of what became of planted concepts, and of what learned features are: shares of verdicts as stacked bars."""
+
+from collections.abc import Mapping, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.lines import Line2D
+
+from unbraid.reports.canvas import (
+    GREY,
+    INK,
+    SMALL,
+    SMALLER,
+    Picture,
+    Plate,
+    blank,
+    key,
+    left_out,
+    name_axes,
+    plain,
+    png,
+    short,
+)
+from unbraid.reports.column_figures import rows_of
+from unbraid.reports.findings import Findings, Score, Setting
+from unbraid.reports.line_words import CONCEPTS, FEATURES
+
+COLOURS = {
+    **{"recovered": "#0072B2", "split": "#56B4E9", "absorbed": "#E69F00", "merged": "#D55E00", "missed": "#d2d2d2"},
+    **{"match": "#0072B2", "duplicate": "#56B4E9", "mixture": "#D55E00", "spurious": "#d2d2d2", "dead": "#5a5a5a"},
+}
+"""Blue is good, grey is nothing; the order in a bar tells them apart too."""
+THICK, THIN = 0.4, 0.17
+READABLE, ALIKE, DARK = 0.07, 0.005, 0.45
+"""Of a share that has room for its number; of chances that are one; of a colour that white stands out from."""
+
+Shares = dict[str, float]
+
+
+def accounts(findings: Findings) -> Plate:
+    """One picture of the concepts, one of the features; a bar a setting, and chance."""
+    shown = rows_of(findings) if findings.is_line else []
+    pictures = [
+        _picture(findings, shown, name, title, words)
+        for name, title, words in (
+            ("factors", "What became of planted concepts", CONCEPTS),
+            ("features", "What learned features are", FEATURES),
+        )
+        if any(shares(setting, name, words) for setting in shown)
+    ]
+    caption = (
+        "Each thick bar is a setting, mean over replicates: what share of all concepts (values of factors), or of all "
+        "learned features, got each verdict. A bar is 100 %. Thin bar: chance, a random dictionary of the same size "
+        f"that fires by the same rule. Intervals are in the table below.{left_out(findings, shown)}"
+    )
+    return Plate("What became of every concept, and what every feature is", caption, pictures)
+
+
+def shares(setting: Setting, name: str, words: Mapping[str, str], chance: bool = False) -> Shares:
+    """Of each verdict, in order; empty where any is not known."""
+    scores = [setting.scores.get(f"{name}_{verdict}") for verdict in words]
+    found = {verdict: _part(score, chance) for verdict, score in zip(words, scores, strict=True)}
+    known = {verdict: share for verdict, share in found.items() if share is not None}
+    return known if len(known) == len(words) else {}
+
+
+def _part(score: Score | None, chance: bool) -> float | None:
+    return None if score is None else score.chance if chance else score.value
+
+
+def bars(settings: Sequence[Setting], name: str, words: Mapping[str, str]) -> list[tuple[str, Shares, bool]]:
+    """What each bar is called, what it shows, and whether it is chance: one for all where it is the same for all."""
+    found = [(one.label, shares(one, name, words), shares(one, name, words, True)) for one in settings]
+    found = [(label, own, luck) for label, own, luck in found if own]
+    lucks = [luck for _, _, luck in found]
+    if len(found) > 1 and lucks[0] and all(_alike(luck, lucks[0]) for luck in lucks):
+        return [*((label, own, False) for label, own, _ in found), ("chance, of every setting", lucks[0], True)]
+    each = [((label, own, False), ("chance", luck, True)) for label, own, luck in found]
+    return [bar for pair in each for bar in pair if bar[1]]
+
+
+def _alike(one: Shares, other: Shares) -> bool:
+    return one.keys() == other.keys() and all(abs(one[name] - other[name]) < ALIKE for name in one)
+
+
+def _picture(
+    findings: Findings, settings: Sequence[Setting], name: str, title: str, words: Mapping[str, str]
+) -> Picture:
+    drawn = bars(settings, name, words)
+    thick = sum(not chance for _, _, chance in drawn)
+    figure, axes = blank(findings.source, height=2.4 + 0.52 * thick + 0.16 * (len(drawn) - thick))
+    y = 0.0
+    for label, found, chance in drawn:
+        y -= 0.33 if chance else 1.0
+        _bar(axes, y, label, found, chance)
+    axes.set(xlim=(0, 1), ylim=(y - 0.35, -0.3), yticks=[], xticks=[0, 0.25, 0.5, 0.75, 1])
+    axes.set_xticklabels(["0", "25", "50", "75", "100 %"])
+    axes.spines["left"].set_visible(False)
+    axes.grid(visible=False)
+    unit = "share of concepts" if name == "factors" else "share of learned features"
+    name_axes(axes, title, unit, "")
+    key(figure, [_entry(verdict, meaning) for verdict, meaning in words.items()])
+    told = ". ".join(f"{label}: {_told(found)}" for label, found, _ in drawn)
+    return Picture(f"account-{name}", png(figure), f"Stacked bars. {told}.")
+
+
+def _bar(axes: Axes, y: float, label: str, found: Shares, chance: bool) -> None:
+    left, height = 0.0, THIN if chance else THICK
+    for verdict, share in found.items():
+        colour = COLOURS[verdict]
+        axes.barh(y, share, height, left=left, color=colour, alpha=0.6 if chance else 1, edgecolor="white", linewidth=0.6)
+        if share >= READABLE and not chance:
+            ink = "white" if _is_dark(colour) else INK
+            where = (left + share / 2, y - 0.02)
+            axes.text(*where, f"{100 * share:.0f} %", fontsize=SMALLER, color=ink, ha="center", va="center")
+        left += share
+    across = axes.get_yaxis_transform()
+    if chance:
+        axes.text(1.01, y, plain(label.split(",")[0]), fontsize=SMALLER - 1, color=GREY, va="center", transform=across)
+    else:
+        axes.text(0, y + 0.37, plain(short(label)), fontsize=SMALL, color=INK, va="center", transform=across)
+
+
+def _entry(verdict: str, meaning: str) -> Line2D:
+    return Line2D([], [], color=COLOURS[verdict], linewidth=8, solid_capstyle="butt", label=f"{verdict}: {meaning}")
+
+
+def _told(found: Shares) -> str:
+    return ", ".join(f"{verdict} {100 * share:.0f} %" for verdict, share in found.items())
+
+
+def _is_dark(colour: str) -> bool:
+    red, green, blue = to_rgb(colour)
+    return 0.299 * red + 0.587 * green + 0.114 * blue < DARK

@@ -1,0 +1,71 @@
+"""Several scores of every setting in one figure: a row a setting, a column a score, each between chance and ceiling."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from unbraid.reports.canvas import GREY, SMALL, SMALLER, Look, Picture, blank_columns, key, plain, png, short
+from unbraid.reports.findings import MOST_ROWS, Findings, Score, Setting, finite
+from unbraid.reports.forest_figures import look_at
+from unbraid.reports.score_figures import draw_row, row_key
+from unbraid.reports.words import estimate, number
+
+HIGH, ROW = 1.5, 0.36
+"""Inches: of what is above and under the rows, and of a row."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A score of some settings, by the settings' places; its name, and the metric whose digits its numbers have."""
+
+    name: str
+    metric: str
+    scores: dict[int, Score]
+
+
+def rows_of(findings: Findings) -> list[Setting]:
+    """The settings there is room for."""
+    return findings.settings if len(findings.settings) <= MOST_ROWS else findings.drawn
+
+
+def line_look(setting: Setting) -> Look:
+    """The same for a setting in every figure of a line."""
+    return look_at(setting.index)
+
+
+def draw_columns(findings: Findings, name: str, title: str, columns: Sequence[Column], unit: str) -> Picture:
+    settings = rows_of(findings)
+    figure, every = blank_columns(findings.source, title, len(columns), HIGH + ROW * len(settings))
+    limits = _limits([score for column in columns for score in column.scores.values()])
+    for axes, column in zip(every, columns, strict=True):
+        for row, setting in enumerate(settings):
+            axes.axhline(-row, color="#f0f0f0", linewidth=7, zorder=0)
+            if score := column.scores.get(setting.index):
+                draw_row(axes, -float(row), line_look(setting), score, half=0.3, size=6.5)
+                told = number(column.metric, score.value).replace("0.", ".", 1)
+                across = axes.get_yaxis_transform()
+                axes.text(1.0, -row, told, fontsize=SMALLER - 0.6, color=GREY, va="center", ha="right", transform=across)
+        axes.set_title(plain(column.name), fontsize=SMALL, fontweight="bold", loc="left")
+        axes.set(xlim=limits, ylim=(0.5 - len(settings), 0.5), xticks=[0, 0.5, 1])
+        axes.set_xticklabels(["0", ".5", "1"])
+        axes.grid(visible=False, axis="y")
+    every[0].set_yticks([-row for row in range(len(settings))])
+    every[0].set_yticklabels([plain(short(setting.label, 30)) for setting in settings], fontsize=SMALL)
+    every[len(every) // 2].set_xlabel(unit, fontsize=SMALL)
+    key(figure, row_key([score for column in columns for score in column.scores.values()]))
+    return Picture(name, png(figure), f"Dot plots: {'. '.join(_told(column, settings) for column in columns)}.", True)
+
+
+def _told(column: Column, settings: Sequence[Setting]) -> str:
+    each = [
+        f"{one.label} {estimate(column.metric, column.scores[one.index])}"
+        for one in settings
+        if one.index in column.scores
+    ]
+    return f"{column.name}: {'; '.join(each)}"
+
+
+def _limits(scores: Sequence[Score]) -> tuple[float, float]:
+    """From 0 or below to 1, and room for a number beside it."""
+    values = [value for score in scores for value in finite([*score.members, score.chance])]
+    low = min(-0.04, min(values, default=0.0) - 0.03)
+    return low, 1.04 + 0.34 * (1.04 - low)
