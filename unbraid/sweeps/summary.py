@@ -43,16 +43,18 @@ class _Setting:
 def summarise(run: Run) -> Tree:
     """What `scores.json` holds: settings in the order they were swept, and each one's difference from the first.
 
-    Of models it is the first of the same task: accuracies on different tasks are not to be compared.
+    Of models it is the first of the same task: accuracies on different tasks are not to be compared. Of a line,
+    what no setting changes, as the accuracy of a model that all learned from, is not compared.
     """
     members = expand(run.config(), str(run.path))
     swept = {json.dumps(one.setting): task_of(one.setting) if one.experiment.is_taught else {} for one in members}
     found = _collect(run, swept)
     settings = [found[key] for key in swept if key in found]
-    return {
-        "settings": [_describe(setting) for setting in settings],
-        "differences": [_compare(i, metric, settings) for i, metric in _comparable(settings)],
-    }
+    differences = [_compare(i, metric, settings) for i, metric in _comparable(settings)]
+    if members[0].experiment.is_line:
+        changed = {one["metric"] for one in differences if one["value"] != 0 or one["interval"] != (0, 0)}
+        differences = [one for one in differences if one["metric"] in changed]
+    return {"settings": [_describe(setting) for setting in settings], "differences": differences}
 
 
 def _comparable(settings: list[_Setting]) -> Iterator[tuple[int, str]]:
