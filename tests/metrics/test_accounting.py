@@ -66,6 +66,24 @@ def test_a_concept_in_parts_is_split(rng, world, parts):
     assert all(one.concepts == (A,) for one in found.features[6:])
 
 
+def test_a_rare_concept_in_two_parts_is_split_too(rng):
+    """Of a concept in a hundred, half has φ = √(½ · .99 / .995) = .705 with it."""
+    rows = np.arange(ROWS)
+    concept = rows % 100 == 0
+    world = concept[:, None], rows % 200 < 100
+    found = judged(rng, [concept & (rows // 200 % 2 == part) for part in (0, 1)], world)
+    assert (found.concepts[0].verdict, found.concepts[0].features) == ("split", (0, 1))
+
+
+def test_leaning_to_a_frequent_concept_is_not_standing_for_it(rng, world):
+    """On in four rows of five, and twice as often said there: precision .89, purity .44, and not by luck."""
+    often = rng.random(ROWS) < np.where(world[0][:, LINE], 0.4, 0.2)
+    found = judged(rng, [often], world)
+    assert found.features[0].verdict == "spurious"
+    assert found.features[0].purity == pytest.approx((0.32 / 0.36 - 0.8) / 0.2, abs=0.1)
+    assert found.concepts[LINE].verdict == "missed"
+
+
 def test_a_concept_in_ten_parts_is_missed_and_its_parts_say_it_again(rng, world):
     which = rng.integers(0, 10, ROWS)
     found = judged(rng, [world[0][:, A] & (which == part) for part in range(10)], world)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.metrics import matthews_corrcoef, precision_score, recall_score
 
-from unbraid.metrics import association
+from unbraid.metrics import cuts
 from unbraid.metrics.association import associate, best
 
 
@@ -121,7 +121,7 @@ def test_unions_and_blocks_change_nothing(seed, block):
     codes, concepts, fit = drawn(rng, 60, 4, 3, signed=bool(seed % 2), coarse=bool(seed % 3))
     already = rng.random(codes.shape) < 0.2
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(association, "BLOCK", block)
+        patch.setattr(cuts, "BLOCK", block)
         found = associate(sparse.csr_array(codes), concepts, fit, already)
     for j in range(codes.shape[1]):
         alone = associate(sparse.csr_array(codes[:, [j]]), concepts | already[:, [j]], fit)
