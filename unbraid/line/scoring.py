@@ -21,6 +21,7 @@ from unbraid.line.truth import Truth, probed
 from unbraid.metrics.accounting import Account, account
 from unbraid.metrics.association import associate, best
 from unbraid.metrics.disentanglement import disentanglement
+from unbraid.metrics.several import best_few
 from unbraid.randomness import stream
 from unbraid.scoring import at_random
 from unbraid.worlds.activations import Activations
@@ -36,6 +37,8 @@ class Read:
     account: Account
     recovery: Float[np.ndarray, "c"]
     """Of each concept, by its best feature."""
+    by_few: Float[np.ndarray, "c"]
+    """By a few features together."""
 
 
 @dataclass(frozen=True)
@@ -62,16 +65,18 @@ def score_factors(found: Stack | Fitted, world: Activations, samples: int) -> Fa
     ]
     values = [{**_scores(one, truth, probe), **more.scores} for one, more in zip(members, entangled, strict=True)]
     chance = [{**luck, **more.chance} for more in entangled]
-    ceiling = {f"recovery_{slug(name)}": value for name, value in truth.by_factor(probe).items()}
-    ceiling |= {"recovery": float(np.nanmean(probe)), "recovery_share": 1.0}
+    ceiling = {"recovery": float(np.nanmean(probe)), "few": float(np.nanmean(probe)), "recovery_share": 1.0}
+    for kind in ("recovery", "few"):
+        ceiling |= {f"{kind}_{slug(name)}": value for name, value in truth.by_factor(probe).items()}
     return FactorScores(_columns(values), _columns(chance), ceiling, probe, truth, members)
 
 
 def read(one: Stack | Fitted, truth: Truth) -> Read:
     """What a single dictionary says."""
     codes = as_rows(_encode(one, truth.told.x))
-    found = best(associate(codes, truth.concepts, truth.fit))
-    return Read(codes, account(codes, truth.concepts, truth.fit), found.phi)
+    found = associate(codes, truth.concepts, truth.fit)
+    few = best_few(codes, truth.concepts, truth.fit, found)
+    return Read(codes, account(codes, truth.concepts, truth.fit), best(found).phi, few)
 
 
 def as_rows(codes: Codes) -> sparse.csr_array:
@@ -96,6 +101,8 @@ def _scores(one: Read, truth: Truth, probe: list[float]) -> Numbers:
         "recovery": recovery,
         "recovery_share": recovery / ceiling,
         **{f"recovery_{slug(name)}": value for name, value in truth.by_factor(one.recovery.tolist()).items()},
+        "few": float(np.nanmean(one.by_few)),
+        **{f"few_{slug(name)}": value for name, value in truth.by_factor(one.by_few.tolist()).items()},
         "probe": ceiling,
         **{f"factors_{name}": share for name, share in one.account.concept_shares().items()},
         **{f"features_{name}": share for name, share in one.account.feature_shares().items()},

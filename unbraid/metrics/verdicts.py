@@ -7,8 +7,9 @@ import numpy as np
 from scipy import sparse
 
 from unbraid.axes import Bool, Int
-from unbraid.metrics.association import phi, says
-from unbraid.metrics.readings import GAIN, GOOD, MOST, Readings, Union, precise, within
+from unbraid.metrics.association import says
+from unbraid.metrics.readings import GOOD, Readings, Union, precise, within
+from unbraid.metrics.several import gather, union_phi
 
 
 @dataclass(frozen=True)
@@ -104,30 +105,13 @@ def _parts(
     for name, features in zip(("split", "absorbed"), kinds, strict=True):
         cut = readings.single.thresholds[concept, features], readings.single.sides[concept, features]
         said = sparse.csc_array(says(sparse.csr_array(codes[:, features]), *cut))
-        more = _gather(sparse.csr_array(said[fit].T), on[fit], covered[fit])
+        more = gather(sparse.csr_array(said[fit].T), on[fit], covered[fit])
         chosen += features[more].tolist()
         covered = covered | np.asarray(said[:, more].sum(1) > 0)
-        held = covered[~fit] & on[~fit], covered[~fit], on[~fit]
-        reached = float(phi(*(part.sum() for part in held), rows=int((~fit).sum())))
+        reached = union_phi(covered[~fit], on[~fit])
         if reached >= GOOD:
             return ConceptVerdict(name, tuple(sorted(chosen)), reached)
     return None
-
-
-def _gather(said: sparse.csr_array, on: np.ndarray, covered: np.ndarray) -> list[int]:
-    """Features added one by one to what is covered, each the one that raises φ most, while it does."""
-    chosen: list[int] = []
-    now = float(phi((covered & on).sum(), covered.sum(), on.sum(), len(on)))
-    while len(chosen) < min(MOST, len(said.indptr) - 1):
-        free = ~covered
-        true = (covered & on).sum() + said @ (free & on).astype(np.float32)
-        heights = phi(true, covered.sum() + said @ free.astype(np.float32), on.sum(), len(on))
-        if heights.max() < now + GAIN:
-            break
-        chosen.append(int(heights.argmax()))
-        now = float(heights.max())
-        covered = covered | (said[[chosen[-1]]].toarray()[0] > 0)
-    return chosen
 
 
 def _shared(height: np.ndarray, measured: np.ndarray, unions: np.ndarray, union: Union) -> ConceptVerdict:
