@@ -110,13 +110,31 @@ def test_rare_concepts_with_one_feature_are_merged_too(rng):
     assert verdicts(found.features) == ["mixture"]
 
 
-def test_a_feature_for_one_concept_and_a_part_of_another_is_a_mixture(rng, world):
-    """Its union with the whole other concept has a lower φ, and says what it is nevertheless."""
-    half = world[0][:, A] | (world[0][:, LINE] & ~world[0][:, A] & (rng.random(ROWS) < 0.15))
-    both = world[0][:, C] | (world[0][:, D] & (rng.random(ROWS) < 0.6))
-    found = judged(rng, [both, half], world)
-    assert (found.features[0].verdict, found.features[0].concepts) == ("mixture", (C, D))
-    assert found.features[1].concepts != (A,)
+def test_a_feature_for_one_concept_and_a_part_of_a_larger_one_is_a_mixture(rng, world):
+    """Its union with the whole of the other has a lower φ, and says what it is nevertheless."""
+    on = world[0][:, A] | (world[0][:, GENERAL] & (rng.random(ROWS) < 0.25))
+    assert matthews_corrcoef(world[0][:, A], on) > matthews_corrcoef(world[0][:, [A, GENERAL]].any(1), on)
+    found = judged(rng, [on], (world[0][:, :SPECIAL], world[1]))
+    assert (found.features[0].verdict, found.features[0].concepts) == ("mixture", (A, GENERAL))
+
+
+def test_a_small_concept_in_the_match_of_a_large_one_is_merged(rng, world):
+    """Four fifths of what it says is the large one: it is its match all the same."""
+    rare = rng.permutation(ROWS) < 80
+    concepts = np.column_stack([world[0], rare])
+    found = judged(rng, [concepts[:, [A, 7]].any(1)], (concepts, world[1]))
+    assert (found.features[0].verdict, found.features[0].concepts) == ("match", (A,))
+    assert [found.concepts[c].verdict for c in (A, 7)] == ["recovered", "merged"]
+
+
+def test_a_concept_and_one_inside_it_are_no_mixture(rng, world):
+    """All of the special one, a tenth of the rows, and a fifth of the rest of the general one, four tenths."""
+    value = rng.integers(0, 10, ROWS)
+    concepts = np.stack([value < 1, value < 4], 1)
+    on = concepts[:, 0] | (concepts[:, 1] & (rng.random(ROWS) < 0.2))
+    found = judged(rng, [on], (concepts, world[1]))
+    assert found.features[0].purity < 0.7
+    assert found.features[0].concepts == (0,)
 
 
 def test_a_general_feature_silent_where_a_specific_one_fires_is_absorbed(rng, world):

@@ -48,3 +48,18 @@ def test_unjudged_concepts_constant_columns_and_separable_classes(rng):
     found = probe_concepts(x, concepts, np.arange(200) < 100)
     assert found.phi[0] > 0.9
     assert np.isnan(found.phi[1:]).all()
+
+
+def test_the_rows_held_out_are_not_fitted(rng):
+    """With 60 directions for 200 rows a probe tells the rows it has seen by heart, and those it has not by chance."""
+    x, concepts = rng.standard_normal((200, 60)), rng.random((200, 8)) < 0.4
+    assert abs(probe_concepts(x, concepts, np.arange(200) % 2 == 0).recovery()) < 0.1
+
+
+def test_scale_and_origin_do_not_matter(rng):
+    x = rng.standard_normal((400, 6))
+    concepts = np.stack([x[:, 0] + rng.standard_normal(400) > 1, x[:, 1] > 1], 1)
+    fit = np.arange(400) % 2 == 0
+    moved = probe_concepts(x * 10.0 ** np.arange(-4, 2) + 5, concepts, fit)
+    np.testing.assert_allclose(moved.phi, probe_concepts(x, concepts, fit).phi, atol=1e-6)
+    assert moved.phi[1] > 0.9

@@ -7,8 +7,8 @@ union    the start, and then one by one the concept of the largest φ(union) amo
          nor one in the union has ≥ .9 of its rows in the other; if of the rows said it and the union before it have a
          tenth each; and if φ(union) rises by .01 or, as long as the union is not precise, its purity does. At most 4;
          the cut is chosen anew for each union.
-alone    the start if precise for it; otherwise, unless precise for a union of two or more, the concept of the largest φ
-         of those it is precise for, or the start if φ ≥ .75
+alone    the start if precise for it; otherwise, unless precise for a union of two or more, the start if φ ≥ .75, or the
+         concept of the largest φ of those it is precise for
 
 Why .75: half of a concept has φ = √½ with it, and so has a feature that says two equal concepts with either.
 """
