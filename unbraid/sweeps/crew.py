@@ -7,6 +7,7 @@ while holding one would leave the others waiting for ever.
 """
 
 import multiprocessing
+import os
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -23,6 +24,8 @@ from unbraid.sweeps.hand import Labour, toil
 
 PATIENCE = 0.2
 """Seconds between two looks at whether a signal came."""
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+"""What libraries read, when they are first imported, to know how many threads they may have."""
 
 
 def work_together(
@@ -33,7 +36,7 @@ def work_together(
     foreman = _Foreman(works, context.Value("i", 0, lock=False), watcher, signals)
     with signals.patience():
         try:
-            with _held_back():
+            with _held_back(), _one_thread_each():
                 for _ in range(min(hands, len(works))):
                     ours, theirs = context.Pipe()
                     process = context.Process(target=toil, args=(labour, theirs, foreman.stop, signals.how_to_go_on))
@@ -62,6 +65,20 @@ def _held_back() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """The processes started in here have one thread in every library: more would only wait for each other."""
+    before = {name: os.environ.get(name) for name in THREADS}
+    os.environ.update(dict.fromkeys(THREADS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
 
 
 @dataclass
