@@ -81,6 +81,8 @@ def table(
 
 def figure(plate: Plate) -> str:
     pictures = "".join(_picture(picture) for picture in plate.pictures)
+    if not pictures:
+        return f"{paragraph(plate.caption)}{plate.numbers}"
     shown = f'<div class="pictures">{pictures}</div><figcaption>{escape(plate.caption)}</figcaption>'
     return f"<figure>{shown}</figure>{plate.numbers}"
 
