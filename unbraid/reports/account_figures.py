@@ -27,8 +27,16 @@ from unbraid.reports.findings import Findings, Score, Setting
 from unbraid.reports.line_words import CONCEPTS, FEATURES
 
 COLOURS = {
-    **{"recovered": "#0072B2", "split": "#56B4E9", "absorbed": "#E69F00", "merged": "#D55E00", "missed": "#d2d2d2"},
-    **{"match": "#0072B2", "duplicate": "#56B4E9", "mixture": "#D55E00", "spurious": "#d2d2d2", "dead": "#5a5a5a"},
+    "recovered": "#0072B2",
+    "split": "#56B4E9",
+    "absorbed": "#E69F00",
+    "merged": "#D55E00",
+    "missed": "#d2d2d2",
+    "match": "#0072B2",
+    "duplicate": "#56B4E9",
+    "mixture": "#D55E00",
+    "spurious": "#d2d2d2",
+    "dead": "#5a5a5a",
 }
 """Blue is good, grey is nothing; the order in a bar tells them apart too."""
 THICK, THIN = 0.4, 0.17

@@ -164,8 +164,17 @@ class Look:
     marker: str
 
 
+def look_at(place: int) -> Look:
+    """After eight places colours come again, with other dashes and markers."""
+    again, place = divmod(place, len(COLOURS))
+    other = (place + again) % len(COLOURS)
+    return Look(COLOURS[place], DASHES[other], MARKERS[other])
+
+
 def look(findings: Findings, setting: Setting) -> Look:
     """The same for one setting in every figure; those that have no line of their own are plain dots."""
+    if findings.is_line:
+        return look_at(setting.index)
     if setting not in findings.drawn:
         return Look(GREY, "-", "o")
     place = findings.drawn.index(setting)

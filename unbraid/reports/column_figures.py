@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from unbraid.reports.canvas import GREY, SMALL, SMALLER, Look, Picture, blank_columns, key, plain, png, short
+from unbraid.reports.canvas import GREY, SMALL, SMALLER, Picture, blank_columns, key, look, plain, png, short
 from unbraid.reports.findings import MOST_ROWS, Findings, Score, Setting, finite
-from unbraid.reports.forest_figures import look_at
 from unbraid.reports.score_figures import draw_row, row_key
 from unbraid.reports.words import estimate, number
 
@@ -36,11 +35,6 @@ def rows_of(findings: Findings) -> list[Setting]:
     return findings.settings if len(findings.settings) <= MOST_ROWS else findings.drawn
 
 
-def line_look(setting: Setting) -> Look:
-    """The same for a setting in every figure of a line."""
-    return look_at(setting.index)
-
-
 def draw_columns(findings: Findings, name: str, title: str, columns: Sequence[Column], words: Words) -> Picture:
     settings = rows_of(findings)
     figure, every = blank_columns(findings.source, title, len(columns), HIGH + ROW * len(settings))
@@ -49,7 +43,7 @@ def draw_columns(findings: Findings, name: str, title: str, columns: Sequence[Co
         for row, setting in enumerate(settings):
             axes.axhline(-row, color="#f0f0f0", linewidth=7, zorder=0)
             if score := column.scores.get(setting.index):
-                draw_row(axes, -float(row), line_look(setting), score, half=0.3, size=6.5)
+                draw_row(axes, -float(row), look(findings, setting), score, half=0.3, size=6.5)
                 told = number(column.metric, score.value).replace("0.", ".", 1)
                 across = axes.get_yaxis_transform()
                 axes.text(

@@ -17,7 +17,7 @@ def equality(difference: Tree | None) -> str:
     if difference is None or difference["interval"] is None or None in difference["interval"]:
         return UNKNOWN
     low, high = difference["interval"]
-    if -MARGIN <= low and high <= MARGIN:
+    if low >= -MARGIN and high <= MARGIN:
         return EQUAL
     return UNEQUAL if low > 0 or high < 0 else OPEN
 
@@ -33,12 +33,12 @@ def equal_accuracy(findings: Findings, level: int) -> str:
     head = ("setting", "accuracy", *(wording(metric).heading for metric in kept))
     first = findings.settings[0].label
     meaning = (
-        f"Each setting minus {first}, paired by replicate: verdict, mean and 95 % interval. Accuracy is equal where the "
-        f"whole interval lies within ±{MARGIN:g}. Only then is there a verdict: a model that answers worse may have "
-        "other features for that reason alone. ▲ higher, ▼ lower, ○ undecided: the interval holds 0, or there are "
+        f"Each setting minus {first}, paired by replicate: verdict, mean and 95 % interval. Accuracy is equal where "
+        f"the whole interval lies within ±{MARGIN:g}. Only then is there a verdict: a model that answers worse may "
+        "have other features for that reason alone. ▲ higher, ▼ lower, ○ undecided: the interval holds 0, or there are "
         "fewer than five pairs."
     )
-    table = markup.table("At equal accuracy", head, [Group(rows)], sentences=head[1:])
+    table = markup.table("At equal accuracy", head, [Group(rows)], sentences=head[1:], tight=True)
     return markup.heading(level, "At equal accuracy") + markup.paragraph(meaning) + table
 
 
@@ -52,13 +52,16 @@ def _row(findings: Findings, place: int, found: dict[tuple[int, str], Tree], met
 def _cell(difference: Tree | None, equal: str) -> str:
     if difference is None:
         return MISSING
+    if difference["value"] == 0 and difference["interval"] in ([0, 0], None):
+        return "the same"
     said = f"{SIGNS[difference['verdict']]} {difference['verdict']}" if equal == EQUAL else "no verdict"
     return f"{said} {_by(difference)}"
 
 
 def _by(difference: Tree | None) -> str:
+    """The mean, and the interval in one piece."""
     if difference is None:
         return MISSING
     metric = difference["metric"]
     bounds = "" if difference["interval"] is None else f" {interval(metric, difference['interval'], True)}"
-    return f"{number(metric, difference['value'], True)}{bounds}"
+    return f"{number(metric, difference['value'], True)}{bounds}".replace(", ", ",\N{NO-BREAK SPACE}")

@@ -1,10 +1,11 @@
-"""Figures of a line: how well planted factors are recovered, overall and factor by factor, and how far they are apart."""
+"""Figures of a line: how well planted factors are recovered, overall and by factor, and how far features part them."""
 
 from unbraid.reports import markup
-from unbraid.reports.canvas import Picture, Plate, blank, key, left_out, name_axes, png
-from unbraid.reports.column_figures import Column, Words, draw_columns, line_look, rows_of
-from unbraid.reports.factors import TRACKED, factor_scores, groups
+from unbraid.reports.canvas import Picture, Plate, blank, key, left_out, look, name_axes, png
+from unbraid.reports.column_figures import Column, Words, draw_columns, rows_of
+from unbraid.reports.factors import factor_scores, members
 from unbraid.reports.findings import Findings, finite
+from unbraid.reports.line_sentences import same_models
 from unbraid.reports.score_figures import draw_row, name_row, row_key
 from unbraid.reports.score_tables import score_table
 from unbraid.reports.words import estimate, wording
@@ -27,10 +28,10 @@ def recoveries(findings: Findings) -> Plate:
     by_factor = {setting.index: factor_scores(setting) for setting in shown}
     columns = [
         Column(group, "recovery", {place: found[group] for place, found in by_factor.items() if group in found})
-        for group in groups(findings)
+        for group in members(findings)
     ]
-    tracked = [group.removesuffix("…").removesuffix(TRACKED) for group in groups(findings) if group.endswith("…")]
-    means = "".join(f" The factors {kind}{TRACKED}one or the other are shown as their mean." for kind in tracked)
+    tracked = {group: each for group, each in members(findings).items() if len(each) > 1}
+    means = "".join(f" “{group}” is the mean of {', '.join(each)}." for group, each in tracked.items())
     caption = (
         f"Each row is a setting. {MARKS}Dashed tick: chance, of recovery a random dictionary of the same size, of "
         "accuracy the best of a few rules of thumb that do not read the question. Solid tick: the ceiling, of recovery "
@@ -48,17 +49,19 @@ def recoveries(findings: Findings) -> Plate:
 
 def _forest(findings: Findings, metric: str, title: str, words: Words) -> Picture:
     """A row a setting, with its name and numbers."""
-    rows = [(setting, setting.scores[metric]) for setting in rows_of(findings) if metric in setting.scores]
+    rows = [(one.label, one, one.scores[metric]) for one in rows_of(findings) if metric in one.scores]
+    if metric == "accuracy" and len(rows) > 1 and same_models(findings):
+        rows = [("the models, the same for every setting", *rows[0][1:])]
     figure, axes = blank(findings.source, height=1.9 + 0.46 * len(rows))
-    for place, (setting, score) in enumerate(rows):
-        name_row(axes, -float(place), setting.label, estimate(metric, score))
-        draw_row(axes, -float(place), line_look(setting), score)
-    lowest = min((value for _, score in rows for value in finite(score.members)), default=0.0)
+    for place, (name, setting, score) in enumerate(rows):
+        name_row(axes, -float(place), name, estimate(metric, score))
+        draw_row(axes, -float(place), look(findings, setting), score)
+    lowest = min((value for *_, score in rows for value in finite(score.members)), default=0.0)
     axes.set(xlim=(min(-0.02, lowest * 1.1), 1.03), ylim=(0.6 - len(rows), 0.65), yticks=[])
     axes.spines["left"].set_visible(False)
     name_axes(axes, title, words.unit, "")
-    key(figure, row_key([score for _, score in rows], words.chance, words.ceiling))
-    told = "; ".join(f"{setting.label} {estimate(metric, score)}" for setting, score in rows)
+    key(figure, row_key([score for *_, score in rows], words.chance, words.ceiling))
+    told = "; ".join(f"{name} {estimate(metric, score)}" for name, _, score in rows)
     return Picture(f"line-{metric}", png(figure), f"Dot plot, {title.lower()}: {told}.")
 
 

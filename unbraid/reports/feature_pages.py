@@ -1,4 +1,4 @@
-"""Cards of chosen features: what each stands for, how it fires, the stories it fires in word by word, its neighbours."""
+"""Cards of chosen features: what each stands for, how it fires, the stories it fires in word by word, neighbours."""
 
 from collections.abc import Sequence
 
@@ -30,8 +30,8 @@ def pages(findings: Findings) -> Plate:
     caption = (
         "Chosen features: the best match of every factor, and the most active one of each other verdict. A word's "
         "ground is the stronger the more the feature fires there (orange above 0, blue below), the strongest is "
-        "underlined, and its value shows when the pointer rests on it. The bars count the tokens at which it fires, by how "
-        "strongly; the dashed line is the cut above which it counts as saying its concept."
+        "underlined, and its value shows when the pointer rests on it. The bars count the tokens at which it fires, "
+        "by how strongly; the dashed line is the cut above which it counts as saying its concept."
     )
     return Plate("Features one can look at", caption, [], "".join(parts))
 
@@ -65,7 +65,7 @@ def stands_for(page: Tree) -> str:
 def _verdict(page: Tree) -> str:
     if page["verdict"] in ("dead", "spurious") or page["phi"] is None:
         return page["verdict"]
-    return f"{page['verdict']}, φ {number('recovery', page['phi'])}"
+    return f"{page['verdict']}, φ\N{NO-BREAK SPACE}{page['phi']:.2f}".replace("0.", ".")
 
 
 def _meaning(page: Tree) -> str:

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 WIDE, HIGH, FOOT = 320, 64, 14
 """Units of the drawing: of the bars, and of the words under them."""
+NEAR = 0.02
+"""What of the last edge the first may be to be written as 0."""
 
 
 def histogram(counts: Sequence[int], edges: Sequence[float], mark: float | None = None) -> str:
@@ -19,14 +21,14 @@ def histogram(counts: Sequence[int], edges: Sequence[float], mark: float | None 
         if count
     )
     ends = (
-        f'<text x="0" y="{HIGH + FOOT - 2}">{_number(low)}</text>'
+        f'<text x="0" y="{HIGH + FOOT - 2}">{_number(0.0 if 0 < low < NEAR * high else low)}</text>'
         f'<text x="{WIDE}" y="{HIGH + FOOT - 2}" text-anchor="end">{_number(high)}</text>'
         f'<text x="{WIDE / 2:g}" y="{HIGH + FOOT - 2}" text-anchor="middle">value where it fires</text>'
     )
     told = f"Histogram of {sum(counts)} values from {_number(low)} to {_number(high)}, the most frequent bar {most}"
     return (
-        f'<svg class="histogram" viewBox="0 0 {WIDE} {HIGH + FOOT}" role="img" aria-label="{told}"><title>{told}</title>'
-        f"<g>{bars}</g>{_line(mark, low, high)}{ends}</svg>"
+        f'<svg class="histogram" viewBox="0 0 {WIDE} {HIGH + FOOT}" role="img" aria-label="{told}">'
+        f"<title>{told}</title><g>{bars}</g>{_line(mark, low, high)}{ends}</svg>"
     )
 
 

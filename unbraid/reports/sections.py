@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from unbraid.config import Tree
 from unbraid.reports import markup
 from unbraid.reports.canvas import SIGNS
-from unbraid.reports.findings import MOST_LINES, MOST_ROWS, Findings, Setting, best_of, environment
-from unbraid.reports.line_sentences import LINE_CHANCE
+from unbraid.reports.findings import MOST_LINES, MOST_ROWS, Findings, best_of, environment
+from unbraid.reports.line_sentences import LINE_CHANCE, reached
 from unbraid.reports.markup import Group
 from unbraid.reports.model_sentences import MODEL_CHANCE
 from unbraid.reports.score_tables import score_cells, score_table
@@ -30,7 +30,7 @@ def told(findings: Findings, level: int) -> str:
     return (
         f'<div class="headline">{said}</div>'
         + markup.heading(level, "What was run")
-        + markup.paragraph(" ".join(what_was_run(findings.config)))
+        + markup.paragraph(" ".join([*what_was_run(findings.config), *(reached(findings) if findings.is_line else [])]))
         + (markup.fold("How the models write", samples) if samples else "")
         + markup.fold("The whole configuration", markup.paragraph(again, "soft") + markup.code(config))
     )
@@ -85,6 +85,7 @@ def compared(findings: Findings, level: int) -> str:
         f"Each setting minus {first}{several}, paired by replicate: mean, 95 % interval and number of pairs. The "
         f"verdict is higher or lower where the interval leaves out 0, else undecided.{luck}"
     )
+    meaning += " Whether accuracies are equal is not asked here, but in the table above." if findings.is_line else ""
     metrics = in_order(list(dict.fromkeys(one["metric"] for one in findings.differences)))
     if len(findings.settings) > MOST_ROWS:
         name = (
