@@ -8,7 +8,7 @@ from unbraid.reports.findings import MOST_ROWS, Findings, Score, Setting, finite
 from unbraid.reports.score_figures import draw_row, row_key
 from unbraid.reports.words import estimate, number
 
-HIGH, ROW = 1.5, 0.36
+HIGH, ROW = 1.25, 0.36
 """Inches: of what is above and under the rows, and of a row."""
 
 
@@ -56,7 +56,11 @@ def draw_columns(findings: Findings, name: str, title: str, columns: Sequence[Co
     every[0].set_yticks([-row for row in range(len(settings))])
     every[0].set_yticklabels([plain(short(setting.label, 30)) for setting in settings], fontsize=SMALL)
     every[len(every) // 2].set_xlabel(words.unit, fontsize=SMALL)
-    key(figure, row_key([score for column in columns for score in column.scores.values()], words.chance, words.ceiling))
+    key(
+        figure,
+        row_key([score for column in columns for score in column.scores.values()], words.chance, words.ceiling),
+        wide=True,
+    )
     return Picture(name, png(figure), f"Dot plots: {'. '.join(_told(column, settings) for column in columns)}.", True)
 
 

@@ -30,7 +30,7 @@ def equal_accuracy(findings: Findings, level: int) -> str:
     if not kept or not places:
         return ""
     rows = [_row(findings, place, found, kept) for place in places]
-    head = ("setting", "accuracy", *(wording(metric).heading for metric in kept))
+    head = ("setting", "Accuracy", *(wording(metric).heading for metric in kept))
     first = findings.settings[0].label
     meaning = (
         f"Each setting minus {first}, paired by replicate: verdict, mean and 95 % interval. Accuracy is equal where "
@@ -46,7 +46,7 @@ def _row(findings: Findings, place: int, found: dict[tuple[int, str], Tree], met
     accuracy = found.get((place, "accuracy"))
     equal = equality(accuracy)
     cells = [_cell(found.get((place, metric)), equal) for metric in metrics]
-    return [findings.settings[place].label, f"{equal} {_by(accuracy)}".removesuffix(f" {MISSING}"), *cells]
+    return [findings.settings[place].label, f"{equal}: {_by(accuracy)}".removesuffix(f": {MISSING}"), *cells]
 
 
 def _cell(difference: Tree | None, equal: str) -> str:
@@ -55,7 +55,7 @@ def _cell(difference: Tree | None, equal: str) -> str:
     if difference["value"] == 0 and difference["interval"] in ([0, 0], None):
         return "the same"
     said = f"{SIGNS[difference['verdict']]} {difference['verdict']}" if equal == EQUAL else "no verdict"
-    return f"{said} {_by(difference)}"
+    return f"{said}: {_by(difference)}"
 
 
 def _by(difference: Tree | None) -> str:
@@ -63,5 +63,5 @@ def _by(difference: Tree | None) -> str:
     if difference is None:
         return MISSING
     metric = difference["metric"]
-    bounds = "" if difference["interval"] is None else f" {interval(metric, difference['interval'], True)}"
+    bounds = "" if difference["interval"] is None else f" {interval(metric, difference['interval'])}"
     return f"{number(metric, difference['value'], True)}{bounds}".replace(", ", ",\N{NO-BREAK SPACE}")

@@ -51,7 +51,7 @@ def _forest(findings: Findings, metric: str, title: str, words: Words) -> Pictur
     """A row a setting, with its name and numbers."""
     rows = [(one.label, one, one.scores[metric]) for one in rows_of(findings) if metric in one.scores]
     if metric == "accuracy" and len(rows) > 1 and same_models(findings):
-        rows = [("the models, the same for every setting", *rows[0][1:])]
+        rows = [("all settings: the same models", *rows[0][1:])]
     figure, axes = blank(findings.source, height=1.9 + 0.46 * len(rows))
     for place, (name, setting, score) in enumerate(rows):
         name_row(axes, -float(place), name, estimate(metric, score))

@@ -98,7 +98,7 @@ def details(findings: Findings) -> list[str]:
         "φ is the Matthews correlation of a concept (a value of a factor, as person = mary) with the one feature that "
         "tells it best, mean over concepts; 1 is perfect."
     )
-    sentences = [meaning, _extremes(best), _verdicts(best), _picked(findings)]
+    sentences = [meaning, _extremes(best), _verdicts(best), _picked(findings), _unlike(findings)]
     return [sentence for sentence in sentences if sentence]
 
 
@@ -147,6 +147,12 @@ def same_models(findings: Findings) -> bool:
 def _picked(findings: Findings) -> str:
     several = len(findings.settings) > 2
     return "It was picked by this very score: expect slightly less on fresh models." if several else ""
+
+
+def _unlike(findings: Findings) -> str:
+    if same_models(findings):
+        return ""
+    return "Settings learn from other models, which may not answer equally well: see the verdicts at equal accuracy."
 
 
 def replicated(worlds: int, models: int, seeds: int) -> str:
