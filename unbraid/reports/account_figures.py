@@ -6,6 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.lines import Line2D
 
+from unbraid.reports.account_tables import account_tables
 from unbraid.reports.canvas import (
     GREY,
     INK,
@@ -26,8 +27,16 @@ from unbraid.reports.findings import Findings, Score, Setting
 from unbraid.reports.line_words import CONCEPTS, FEATURES
 
 COLOURS = {
-    **{"recovered": "#0072B2", "split": "#56B4E9", "absorbed": "#E69F00", "merged": "#D55E00", "missed": "#d2d2d2"},
-    **{"match": "#0072B2", "duplicate": "#56B4E9", "mixture": "#D55E00", "spurious": "#d2d2d2", "dead": "#5a5a5a"},
+    "recovered": "#0072B2",
+    "split": "#56B4E9",
+    "absorbed": "#E69F00",
+    "merged": "#D55E00",
+    "missed": "#d2d2d2",
+    "match": "#0072B2",
+    "duplicate": "#56B4E9",
+    "mixture": "#D55E00",
+    "spurious": "#d2d2d2",
+    "dead": "#5a5a5a",
 }
 """Blue is good, grey is nothing; the order in a bar tells them apart too."""
 THICK, THIN = 0.4, 0.17
@@ -53,7 +62,8 @@ def accounts(findings: Findings) -> Plate:
         "learned features, got each verdict. A bar is 100 %. Thin bar: chance, a random dictionary of the same size "
         f"that fires by the same rule. Intervals are in the table below.{left_out(findings, shown)}"
     )
-    return Plate("What became of every concept, and what every feature is", caption, pictures)
+    tables = account_tables(findings, shown) if pictures else ""
+    return Plate("What became of every concept, and what every feature is", caption, pictures, tables)
 
 
 def shares(setting: Setting, name: str, words: Mapping[str, str], chance: bool = False) -> Shares:
@@ -108,7 +118,9 @@ def _bar(axes: Axes, y: float, label: str, found: Shares, chance: bool) -> None:
     left, height = 0.0, THIN if chance else THICK
     for verdict, share in found.items():
         colour = COLOURS[verdict]
-        axes.barh(y, share, height, left=left, color=colour, alpha=0.6 if chance else 1, edgecolor="white", linewidth=0.6)
+        axes.barh(
+            y, share, height, left=left, color=colour, alpha=0.6 if chance else 1, edgecolor="white", linewidth=0.6
+        )
         if share >= READABLE and not chance:
             ink = "white" if _is_dark(colour) else INK
             where = (left + share / 2, y - 0.02)

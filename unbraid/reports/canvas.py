@@ -145,10 +145,10 @@ def make_log(axes: Axes, which: Literal["x", "y"], low: float, high: float) -> N
     axis.set_minor_formatter(NullFormatter())
 
 
-def key(figure: Figure, handles: Sequence[Line2D]) -> None:
-    """The legend, under the plot, in two columns where the words are short."""
+def key(figure: Figure, handles: Sequence[Line2D], wide: bool = False) -> None:
+    """The legend, under the plot, in two columns where the words are short; under a wide one in one row."""
     longest = max((len(str(handle.get_label())) for handle in handles), default=0)
-    columns = 2 if longest <= 22 and len(handles) > 1 else 1
+    columns = len(handles) if wide else 2 if longest <= 22 and len(handles) > 1 else 1
     size = SMALL if longest <= 44 else SMALLER
     figure.legend(
         handles=handles, loc="outside lower center", ncols=columns, fontsize=size, frameon=False, handlelength=2.6
@@ -164,8 +164,17 @@ class Look:
     marker: str
 
 
+def look_at(place: int) -> Look:
+    """After eight places colours come again, with other dashes and markers."""
+    again, place = divmod(place, len(COLOURS))
+    other = (place + again) % len(COLOURS)
+    return Look(COLOURS[place], DASHES[other], MARKERS[other])
+
+
 def look(findings: Findings, setting: Setting) -> Look:
     """The same for one setting in every figure; those that have no line of their own are plain dots."""
+    if findings.is_line:
+        return look_at(setting.index)
     if setting not in findings.drawn:
         return Look(GREY, "-", "o")
     place = findings.drawn.index(setting)

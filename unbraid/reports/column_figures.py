@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from unbraid.reports.canvas import GREY, SMALL, SMALLER, Look, Picture, blank_columns, key, plain, png, short
+from unbraid.reports.canvas import GREY, SMALL, SMALLER, Picture, blank_columns, key, look, plain, png, short
 from unbraid.reports.findings import MOST_ROWS, Findings, Score, Setting, finite
-from unbraid.reports.forest_figures import look_at
 from unbraid.reports.score_figures import draw_row, row_key
 from unbraid.reports.words import estimate, number
 
-HIGH, ROW = 1.5, 0.36
+HIGH, ROW = 1.25, 0.36
 """Inches: of what is above and under the rows, and of a row."""
 
 
@@ -22,17 +21,21 @@ class Column:
     scores: dict[int, Score]
 
 
+@dataclass(frozen=True)
+class Words:
+    """What is along the axis, and what the ticks are."""
+
+    unit: str
+    chance: str
+    ceiling: str = "ceiling"
+
+
 def rows_of(findings: Findings) -> list[Setting]:
     """The settings there is room for."""
     return findings.settings if len(findings.settings) <= MOST_ROWS else findings.drawn
 
 
-def line_look(setting: Setting) -> Look:
-    """The same for a setting in every figure of a line."""
-    return look_at(setting.index)
-
-
-def draw_columns(findings: Findings, name: str, title: str, columns: Sequence[Column], unit: str) -> Picture:
+def draw_columns(findings: Findings, name: str, title: str, columns: Sequence[Column], words: Words) -> Picture:
     settings = rows_of(findings)
     figure, every = blank_columns(findings.source, title, len(columns), HIGH + ROW * len(settings))
     limits = _limits([score for column in columns for score in column.scores.values()])
@@ -40,18 +43,24 @@ def draw_columns(findings: Findings, name: str, title: str, columns: Sequence[Co
         for row, setting in enumerate(settings):
             axes.axhline(-row, color="#f0f0f0", linewidth=7, zorder=0)
             if score := column.scores.get(setting.index):
-                draw_row(axes, -float(row), line_look(setting), score, half=0.3, size=6.5)
+                draw_row(axes, -float(row), look(findings, setting), score, half=0.3, size=6.5)
                 told = number(column.metric, score.value).replace("0.", ".", 1)
                 across = axes.get_yaxis_transform()
-                axes.text(1.0, -row, told, fontsize=SMALLER - 0.6, color=GREY, va="center", ha="right", transform=across)
+                axes.text(
+                    1.0, -row, told, fontsize=SMALLER - 0.6, color=GREY, va="center", ha="right", transform=across
+                )
         axes.set_title(plain(column.name), fontsize=SMALL, fontweight="bold", loc="left")
         axes.set(xlim=limits, ylim=(0.5 - len(settings), 0.5), xticks=[0, 0.5, 1])
         axes.set_xticklabels(["0", ".5", "1"])
         axes.grid(visible=False, axis="y")
     every[0].set_yticks([-row for row in range(len(settings))])
     every[0].set_yticklabels([plain(short(setting.label, 30)) for setting in settings], fontsize=SMALL)
-    every[len(every) // 2].set_xlabel(unit, fontsize=SMALL)
-    key(figure, row_key([score for column in columns for score in column.scores.values()]))
+    every[len(every) // 2].set_xlabel(words.unit, fontsize=SMALL)
+    key(
+        figure,
+        row_key([score for column in columns for score in column.scores.values()], words.chance, words.ceiling),
+        wide=True,
+    )
     return Picture(name, png(figure), f"Dot plots: {'. '.join(_told(column, settings) for column in columns)}.", True)
 
 

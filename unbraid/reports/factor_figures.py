@@ -1,13 +1,19 @@
-"""Figures of a line: how well planted factors are recovered, overall and factor by factor, and how far they are apart."""
+"""Figures of a line: how well planted factors are recovered, overall and by factor, and how far features part them."""
 
-from unbraid.reports.canvas import Picture, Plate, blank, key, left_out, name_axes, png
-from unbraid.reports.column_figures import Column, draw_columns, line_look, rows_of
-from unbraid.reports.factors import TRACKED, factor_scores, groups
+from unbraid.reports import markup
+from unbraid.reports.canvas import Picture, Plate, blank, key, left_out, look, name_axes, png
+from unbraid.reports.column_figures import Column, Words, draw_columns, rows_of
+from unbraid.reports.factors import factor_scores, members
 from unbraid.reports.findings import Findings, finite
+from unbraid.reports.line_sentences import same_models
 from unbraid.reports.score_figures import draw_row, name_row, row_key
+from unbraid.reports.score_tables import score_table
 from unbraid.reports.words import estimate, wording
 
 APART = ("dci_disentanglement", "dci_completeness", "dci_informativeness", "mig", "sap", "modularity")
+PHI = Words("φ of the best feature (higher is better)", "chance: random dictionary", "ceiling: linear probe")
+ANSWERS = Words("share answered right (higher is better)", "chance: a rule of thumb")
+SHUFFLED = Words("score (higher is better)", "chance: factors shuffled")
 MARKS = (
     "Small dots: one per replicate. Large marker: their mean, with its 95 % interval as a bar (often narrower than the "
     "marker). "
@@ -22,35 +28,41 @@ def recoveries(findings: Findings) -> Plate:
     by_factor = {setting.index: factor_scores(setting) for setting in shown}
     columns = [
         Column(group, "recovery", {place: found[group] for place, found in by_factor.items() if group in found})
-        for group in groups(findings)
+        for group in members(findings)
     ]
-    tracked = [group.removesuffix("…").removesuffix(TRACKED) for group in groups(findings) if group.endswith("…")]
-    means = "".join(f" The factors {kind}{TRACKED}one or the other are shown as their mean." for kind in tracked)
+    tracked = {group: each for group, each in members(findings).items() if len(each) > 1}
+    means = "".join(f" “{group}” is the mean of {', '.join(each)}." for group, each in tracked.items())
     caption = (
-        f"Each row is a setting. {MARKS}Dashed tick: chance, a random dictionary of the same size. Solid tick: the "
-        "ceiling, a linear probe on the same activations. φ is the Matthews correlation of a concept with the one "
+        f"Each row is a setting. {MARKS}Dashed tick: chance, of recovery a random dictionary of the same size, of "
+        "accuracy the best of a few rules of thumb that do not read the question. Solid tick: the ceiling, of recovery "
+        "a linear probe on the same activations. φ is the Matthews correlation of a concept with the one "
         f"feature that tells it best, mean over the values of a factor; it has no unit, and 1 is perfect.{means}"
         f"{left_out(findings, shown)}"
     )
-    pictures = [_overall(findings)]
+    pictures = [_forest(findings, "recovery", "Recovery, all factors", PHI)]
+    if any("accuracy" in setting.scores for setting in shown):
+        pictures.append(_forest(findings, "accuracy", "Accuracy of the models behind it", ANSWERS))
     if columns:
-        pictures.append(draw_columns(findings, "recovery-factors", "Recovery by factor", columns, "recovery (φ)"))
+        pictures.append(draw_columns(findings, "recovery-factors", "Recovery by factor", columns, PHI))
     return Plate("How well planted factors are recovered", caption, pictures)
 
 
-def _overall(findings: Findings) -> Picture:
-    rows = [(setting, setting.scores["recovery"]) for setting in rows_of(findings) if "recovery" in setting.scores]
-    figure, axes = blank(findings.source, height=1.75 + 0.46 * len(rows))
-    for place, (setting, score) in enumerate(rows):
-        name_row(axes, -float(place), setting.label, estimate("recovery", score))
-        draw_row(axes, -float(place), line_look(setting), score)
-    lowest = min((value for _, score in rows for value in finite(score.members)), default=0.0)
+def _forest(findings: Findings, metric: str, title: str, words: Words) -> Picture:
+    """A row a setting, with its name and numbers."""
+    rows = [(one.label, one, one.scores[metric]) for one in rows_of(findings) if metric in one.scores]
+    if metric == "accuracy" and len(rows) > 1 and same_models(findings):
+        rows = [("all settings: the same models", *rows[0][1:])]
+    figure, axes = blank(findings.source, height=1.9 + 0.46 * len(rows))
+    for place, (name, setting, score) in enumerate(rows):
+        name_row(axes, -float(place), name, estimate(metric, score))
+        draw_row(axes, -float(place), look(findings, setting), score)
+    lowest = min((value for *_, score in rows for value in finite(score.members)), default=0.0)
     axes.set(xlim=(min(-0.02, lowest * 1.1), 1.03), ylim=(0.6 - len(rows), 0.65), yticks=[])
     axes.spines["left"].set_visible(False)
-    name_axes(axes, "Recovery, all factors", "φ of the best feature (higher is better)", "")
-    key(figure, row_key([score for _, score in rows]))
-    told = "; ".join(f"{setting.label} {estimate('recovery', score)}" for setting, score in rows)
-    return Picture("recovery", png(figure), f"Dot plot of recovery: {told}.")
+    name_axes(axes, title, words.unit, "")
+    key(figure, row_key([score for *_, score in rows], words.chance, words.ceiling))
+    told = "; ".join(f"{name} {estimate(metric, score)}" for name, _, score in rows)
+    return Picture(f"line-{metric}", png(figure), f"Dot plot, {title.lower()}: {told}.")
 
 
 def disentangled(findings: Findings) -> Plate:
@@ -66,5 +78,6 @@ def disentangled(findings: Findings) -> Plate:
         "from 0 for some scores, so read each against its own. MIG and SAP are near 0 wherever a factor has several "
         f"good features, as in any dictionary with one for each value. Scores have no unit.{left_out(findings, shown)}"
     )
-    pictures = [draw_columns(findings, "disentanglement", "Disentanglement", columns, "score")] if columns else []
-    return Plate("How far features tell factors apart", caption, pictures)
+    pictures = [draw_columns(findings, "disentanglement", "Disentanglement", columns, SHUFFLED)] if columns else []
+    table = markup.fold("These scores with their intervals and chance", score_table(shown, APART)) if columns else ""
+    return Plate("How far features tell factors apart", caption, pictures, table)

@@ -24,9 +24,13 @@ def factor_scores(setting: Setting) -> dict[str, Score]:
     return {group: _mean(scores) for group, scores in found.items()}
 
 
-def groups(findings: Findings) -> list[str]:
-    """Of all settings."""
-    return list(dict.fromkeys(group for setting in findings.settings for group in factor_scores(setting)))
+def members(findings: Findings) -> dict[str, list[str]]:
+    """The groups of the factors of all settings, and the factors in each."""
+    metrics = dict.fromkeys(metric for setting in findings.settings for metric in setting.scores)
+    found: dict[str, list[str]] = {}
+    for factor in filter(None, map(factor_of, metrics)):
+        found.setdefault(group_of(factor), []).append(factor)
+    return found
 
 
 def _mean(scores: Sequence[Score]) -> Score:

@@ -11,6 +11,7 @@ from unbraid.reports.embedding_figures import embeddings
 from unbraid.reports.equal_l0_figures import absorbed, correlations
 from unbraid.reports.factor_figures import disentangled, recoveries
 from unbraid.reports.feature_figures import cosines, firing_rates
+from unbraid.reports.feature_pages import pages
 from unbraid.reports.findings import Findings
 from unbraid.reports.forest_figures import forests
 from unbraid.reports.head_maps import chosen_maps, head_maps
@@ -41,7 +42,7 @@ PLATES = (
     *(sizes, rates, recovery, cosines, firing_rates, embeddings),
 )
 """In the order a reader meets them."""
-OF_A_LINE = (recoveries, accounts, disentangled, curves)
+OF_A_LINE = (recoveries, accounts, disentangled, pages, curves)
 """Those of a line: it has no planted directions, and of its models it is the accuracy that matters."""
 NEEDED = {recovery: "best_cosine", rates: "seen", firing_rates: "density"}
 """The table without which a plate has nothing to show."""
@@ -51,7 +52,8 @@ def draw(findings: Findings) -> list[Plate]:
     """All plates of this run that have something to show."""
     plates = OF_A_LINE if findings.is_line else PLATES
     possible = [draw_plate for draw_plate in plates if findings.has(NEEDED.get(draw_plate))]
-    return [plate for draw_plate in possible if (plate := draw_plate(findings)).pictures]
+    drawn = [draw_plate(findings) for draw_plate in possible]
+    return [plate for plate in drawn if plate.pictures or plate.numbers]
 
 
 def keep(plates: list[Plate], folder: Path) -> None:

@@ -169,6 +169,11 @@ class Findings:
         """What `unbraid judge` found on a model; empty where it was not asked."""
         return self.run.judged()
 
+    def card(self, setting: Setting) -> Tree:
+        """What became of every concept of a line, and pages of features, of the setting's first member kept; or {}."""
+        kept = (self.features[stack].get("members", {}).get(str(place)) for stack, place in setting.places)
+        return next((card for card in kept if card), {}) if self.features else {}
+
     def has(self, table: str | None) -> bool:
         """Whether every stack kept this table; True if none is asked for."""
         return table is None or all(table in tables for tables in self.tables)

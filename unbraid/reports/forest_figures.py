@@ -1,6 +1,6 @@
 """Figures of models' scores, task by task: every setting and replicate, beside chance."""
 
-from unbraid.reports.canvas import COLOURS, DASHES, GREY, MARKERS, Look, Picture, Plate, blank, key, name_axes, png
+from unbraid.reports.canvas import GREY, Look, Picture, Plate, blank, key, look_at, name_axes, png
 from unbraid.reports.findings import Findings, Score, finite
 from unbraid.reports.score_figures import draw_row, name_row, row_key
 from unbraid.reports.tasks import BAR, WITHOUT, Row, Task, tasks, without_the_question
@@ -13,13 +13,6 @@ MOST_ROWS = 40
 def row_look(row: Row) -> Look:
     """The same for a row in every figure."""
     return look_at(row.place)
-
-
-def look_at(place: int) -> Look:
-    """After eight places colours come again, with other dashes and markers."""
-    again, place = divmod(place, len(COLOURS))
-    other = (place + again) % len(COLOURS)
-    return Look(COLOURS[place], DASHES[other], MARKERS[other])
 
 
 def forests(findings: Findings) -> Plate:

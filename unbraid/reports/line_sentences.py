@@ -58,7 +58,8 @@ def _learned(config: Tree, settings: int, replicates: int) -> list[str]:
         parts.append(f"{count(len(baselines) * replicates, 'baseline')} ({', '.join(kinds)})")
     grid = f" ({count(settings, 'setting')} × {count(replicates, 'replicate')})" if settings * replicates > 1 else ""
     scored = f"scored on {said(config, 'scoring.samples')} tokens of stories held out"
-    return [f"Learned from these activations{grid}: {' and '.join(parts)}; {scored}."]
+    again = " Replicates are models taught from other seeds." if "capture.seed" in flat_sweep(config) else ""
+    return [f"Learned from these activations{grid}: {' and '.join(parts)}; {scored}.{again}"]
 
 
 TOLD = ("dictionary.features", "dictionary.activation", "training.steps", "training.batch", "training.learning_rate")
@@ -89,7 +90,7 @@ def headline(findings: Findings) -> str:
 
 
 def details(findings: Findings) -> list[str]:
-    """What φ is, which factors are told best and worst, what became of the concepts, and what the models reached."""
+    """What φ is, which factors are told best and worst, and what became of the concepts."""
     best = findings.best()
     if best is None:
         return []
@@ -97,7 +98,7 @@ def details(findings: Findings) -> list[str]:
         "φ is the Matthews correlation of a concept (a value of a factor, as person = mary) with the one feature that "
         "tells it best, mean over concepts; 1 is perfect."
     )
-    sentences = [meaning, _extremes(best), _verdicts(best), *reached(findings), _picked(findings)]
+    sentences = [meaning, _extremes(best), _verdicts(best), _picked(findings), _unlike(findings)]
     return [sentence for sentence in sentences if sentence]
 
 
@@ -131,15 +132,27 @@ def reached(findings: Findings) -> list[str]:
         return []
     first = next(iter(found.values()))
     chance = "" if first.chance is None else f", where a rule of thumb has {number('accuracy', first.chance)}"
-    if all(score.members == first.members for score in found.values()):
+    if same_models(findings):
         return [f"The models answer {estimate('accuracy', first)} of the questions right{chance}."]
     each = [f"{label} {estimate('accuracy', score)}" for label, score in found.items()]
     return [f"Questions answered right by the models{chance}: {'; '.join(each)}."]
 
 
+def same_models(findings: Findings) -> bool:
+    """Whether all settings learn from models that answer exactly alike: the same ones."""
+    each = [one.scores["accuracy"].members for one in findings.settings if "accuracy" in one.scores]
+    return all(members == each[0] for members in each)
+
+
 def _picked(findings: Findings) -> str:
     several = len(findings.settings) > 2
     return "It was picked by this very score: expect slightly less on fresh models." if several else ""
+
+
+def _unlike(findings: Findings) -> str:
+    if same_models(findings):
+        return ""
+    return "Settings learn from other models, which may not answer equally well: see the verdicts at equal accuracy."
 
 
 def replicated(worlds: int, models: int, seeds: int) -> str:

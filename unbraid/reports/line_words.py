@@ -1,4 +1,4 @@
-"""Say what is measured of the dictionaries of a line, against the factors behind the stories; and what verdicts mean."""
+"""Say what is measured of the dictionaries of a line, against the factors behind stories; and what verdicts mean."""
 
 from unbraid.reports.wording import Wording
 

@@ -68,19 +68,30 @@ def cell(content: Cell) -> str:
 
 
 def table(
-    about: str, head: Sequence[str], groups: Sequence[Group], words: int = 0, sentences: Sequence[str] = ()
+    about: str,
+    head: Sequence[str],
+    groups: Sequence[Group],
+    words: int = 0,
+    sentences: Sequence[str] = (),
+    tight: bool = False,
 ) -> str:
-    """A table that scrolls in its own box; the last `words` columns hold words, those named hold sentences."""
+    """A table that scrolls in its own box; the last `words` columns hold words, those named hold sentences.
+
+    A tight one is smaller, for many columns.
+    """
     kinds = [""] * (len(head) - words) + ["word"] * words
     kinds = ["sentence" if name in sentences else kind for name, kind in zip(head, kinds, strict=True)]
     top = "".join(f'<th scope="col"{_class(kind)}>{escape(name)}</th>' for name, kind in zip(head, kinds, strict=True))
     body = "".join(_group(group, head, kinds) for group in groups)
     inside = f"<table><thead><tr>{top}</tr></thead>{body}</table>"
-    return f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(about)}">{inside}</div>'
+    box = _class("scroll tight" if tight else "scroll")
+    return f'<div{box} role="region" tabindex="0" aria-label="{escape(about)}">{inside}</div>'
 
 
 def figure(plate: Plate) -> str:
     pictures = "".join(_picture(picture) for picture in plate.pictures)
+    if not pictures:
+        return f"{paragraph(plate.caption)}{plate.numbers}"
     shown = f'<div class="pictures">{pictures}</div><figcaption>{escape(plate.caption)}</figcaption>'
     return f"<figure>{shown}</figure>{plate.numbers}"
 

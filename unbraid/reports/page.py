@@ -6,6 +6,7 @@ from pathlib import Path
 from unbraid.files import write_bytes
 from unbraid.reports import markup, sections
 from unbraid.reports.canvas import Plate
+from unbraid.reports.equal_accuracy import equal_accuracy
 from unbraid.reports.figures import draw, keep
 from unbraid.reports.findings import Findings, read_findings
 from unbraid.runs import Run
@@ -37,15 +38,12 @@ def page(findings: Sequence[Findings], drawn: Sequence[list[Plate]]) -> str:
 
 def _about(findings: Findings, plates: list[Plate], level: int) -> str:
     """All there is to say about one run, under headings of this level."""
-    first, *others = plates
-    parts = [
-        markup.paragraph(f"run {findings.run.name}", "soft"),
-        sections.told(findings, level),
-        markup.heading(level, first.heading),
-        markup.figure(first),
-        sections.scored(findings),
-        sections.compared(findings, level),
-    ]
-    for plate in others:
-        parts += [markup.heading(level, plate.heading), markup.figure(plate)]
+    first, *others = [markup.heading(level, plate.heading) + markup.figure(plate) for plate in plates]
+    top = [markup.paragraph(f"run {findings.run.name}", "soft"), sections.told(findings, level), first]
+    scores = [sections.scored(findings), sections.compared(findings, level)]
+    if findings.is_line:
+        all_scores = [markup.heading(level, "All scores"), *scores]
+        parts = [*top, equal_accuracy(findings, level), *others, *all_scores]
+    else:
+        parts = [*top, *scores, *others]
     return "\n".join([*parts, sections.surroundings(findings)])

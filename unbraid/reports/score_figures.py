@@ -72,13 +72,13 @@ def _picture(findings: Findings, settings: list[Setting], metric: str) -> Pictur
     return Picture(f"score-{metric}", png(figure), f"Dot plot of {words.heading}: {told}.")
 
 
-def row_key(scores: Sequence[Score]) -> list[Line2D]:
+def row_key(scores: Sequence[Score], chance: str = "chance", ceiling: str = "ceiling") -> list[Line2D]:
     """What is drawn of these scores: of a ceiling only where one has it."""
     marks = [
         Line2D([], [], color=INK, marker="o", markersize=7, linewidth=2.6, label="mean, 95 % interval"),
         Line2D([], [], color=INK, marker="o", markersize=3, linestyle="", alpha=0.6, label="one replicate"),
-        Line2D([], [], color=GREY, linestyle=CHANCE, linewidth=2, label="chance"),
-        Line2D([], [], color=GREY, linewidth=2, label="ceiling"),
+        Line2D([], [], color=GREY, linestyle=CHANCE, linewidth=2, label=chance),
+        Line2D([], [], color=GREY, linewidth=2, label=ceiling),
     ]
     return marks if any(score.ceiling is not None for score in scores) else marks[:-1]
 

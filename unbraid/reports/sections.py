@@ -5,13 +5,14 @@ from collections.abc import Callable, Sequence
 from unbraid.config import Tree
 from unbraid.reports import markup
 from unbraid.reports.canvas import SIGNS
-from unbraid.reports.findings import MOST_LINES, MOST_ROWS, Findings, Setting, best_of, environment
-from unbraid.reports.line_sentences import LINE_CHANCE
+from unbraid.reports.findings import MOST_LINES, MOST_ROWS, Findings, best_of, environment
+from unbraid.reports.line_sentences import LINE_CHANCE, reached
 from unbraid.reports.markup import Group
 from unbraid.reports.model_sentences import MODEL_CHANCE
+from unbraid.reports.score_tables import score_cells, score_table
 from unbraid.reports.sentences import details, error_bar, headline, what_was_run
 from unbraid.reports.text_sentences import TEXT_CHANCE, pairs_counted, written
-from unbraid.reports.words import FEW, MAIN, MISSING, in_order, interval, number, seconds, wording, wording_of
+from unbraid.reports.words import FEW, MAIN, in_order, interval, number, seconds, wording
 
 MANY = 4
 ALONE = 20
@@ -29,7 +30,7 @@ def told(findings: Findings, level: int) -> str:
     return (
         f'<div class="headline">{said}</div>'
         + markup.heading(level, "What was run")
-        + markup.paragraph(" ".join(what_was_run(findings.config)))
+        + markup.paragraph(" ".join([*what_was_run(findings.config), *(reached(findings) if findings.is_line else [])]))
         + (markup.fold("How the models write", samples) if samples else "")
         + markup.fold("The whole configuration", markup.paragraph(again, "soft") + markup.code(config))
     )
@@ -84,6 +85,7 @@ def compared(findings: Findings, level: int) -> str:
         f"Each setting minus {first}{several}, paired by replicate: mean, 95 % interval and number of pairs. The "
         f"verdict is higher or lower where the interval leaves out 0, else undecided.{luck}"
     )
+    meaning += " Whether accuracies are equal is not asked here, but in the table above." if findings.is_line else ""
     metrics = in_order(list(dict.fromkeys(one["metric"] for one in findings.differences)))
     if len(findings.settings) > MOST_ROWS:
         name = (
@@ -138,20 +140,20 @@ def _overview(findings: Sequence[Findings], leading: str, beside: Sequence[str])
 def _overview_row(findings: Findings, leading: str, beside: Sequence[str]) -> list[str]:
     best = findings.best() or findings.settings[0]
     extra = [number(metric, best.value(metric)) for metric in beside]
-    return [findings.run.name, best.label, *_score_cells(best, leading), *extra]
+    return [findings.run.name, best.label, *score_cells(best, leading), *extra]
 
 
 def _tables(findings: Findings, metrics: Sequence[str]) -> str:
     """The scores of every setting; where there are very many, of the best, and the main scores of all folded away."""
     settings = findings.settings
     if len(settings) <= MOST_ROWS:
-        return _folded(metrics, _first(findings), lambda kept: _score_table(settings, kept))
+        return _folded(metrics, _first(findings), lambda kept: score_table(settings, kept))
     best = findings.ranked()[:MOST_LINES]
     leading = wording(findings.leading).heading
     which = f"{best_of(findings.leading)} {leading}"
     few = f"The {len(best)} settings of the {which}; every score of every setting is in scores.json."
-    shown = _folded(metrics, _first(findings), lambda kept: _score_table(best, kept))
-    every = _score_table(settings, [metric for metric in metrics if metric in MAIN])
+    shown = _folded(metrics, _first(findings), lambda kept: score_table(best, kept))
+    every = score_table(settings, [metric for metric in metrics if metric in MAIN])
     return markup.paragraph(few) + shown + markup.fold(f"All {len(settings)} settings", every)
 
 
@@ -166,24 +168,6 @@ def _folded(metrics: Sequence[str], first: Sequence[str], table: Callable[[Seque
     shown = table([metric for metric in metrics if metric in first])
     names = ", ".join(wording(metric).heading for metric in rest)
     return shown + (markup.fold(f"More: {names}", table(rest)) if rest else "")
-
-
-def _score_table(settings: Sequence[Setting], metrics: Sequence[str]) -> str:
-    groups: list[Group] = []
-    for metric in metrics:
-        words = wording_of(metric, settings)
-        rows = [[one.label, *_score_cells(one, metric)] for one in settings if metric in one.scores]
-        remark = f"{words.meaning} ({words.better})" if words.meaning else ""
-        groups.append(Group(rows, words.heading, remark))
-    return markup.table("Scores", ("setting", "mean", "95 % interval", "chance", "ceiling"), groups)
-
-
-def _score_cells(setting: Setting, metric: str) -> list[str]:
-    if metric not in setting.scores:
-        return [MISSING] * 4
-    score = setting.scores[metric]
-    value, *against = (number(metric, each) for each in (score.value, score.chance, score.ceiling))
-    return [value, interval(metric, score.interval), *against]
 
 
 def _difference_table(findings: Findings, metrics: Sequence[str]) -> str:

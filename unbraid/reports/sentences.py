@@ -88,7 +88,8 @@ def error_bar(findings: Findings) -> str:
     most = max(len(setting.replicates) for setting in findings.settings)
     if most < 2:
         again = "capture.seed" if findings.is_line else "seed"
-        return f"Each setting was trained once, so there are no intervals: a difference may be luck. Sweep {again} for more."
+        once = "Each setting was trained once, so there are no intervals: differences may be luck."
+        return f"{once} Sweep {again} for more."
     bar = f"Intervals are 95 % bootstrap intervals of the mean over {most} replicates, which differ in"
     if findings.is_taught:
         return f"{bar} {model_sentences.replicated(worlds, seeds)}"

@@ -20,20 +20,25 @@ from unbraid.reports.findings import (
     best_of,
     environment,
     figure_paths,
+    is_line,
     read_setting,
     sweep_size,
 )
+from unbraid.reports.line_words import LEADING
 from unbraid.reports.sentences import what_was_run
 from unbraid.reports.words import MISSING, in_order, interval, number, seconds, wording
 from unbraid.runs import Run
 
 FEW_SETTINGS = 5
 BESIDE = {
+    "recovery": ("probe", "factors_recovered", "accuracy"),
     "mmcs": ("f1", "l0", "dead"),
     "accuracy": ("support_best", "spread"),
     "perplexity": ("bits_per_character", "parameters"),
 }
 """Of very many settings so many are printed, by one of these scores, with some beside it."""
+OF_A_LINE = (*LEADING, "l0", "explained_variance", "accuracy")
+"""Of the many scores of a line those that are printed."""
 
 
 def print_runs(runs: Sequence[Run], parent: Path) -> None:
@@ -66,9 +71,13 @@ def print_run(run: Run) -> None:
     if len(settings) > MOST_ROWS:
         _print_best(console, run, settings)
         return
-    console.print("", _score_table(settings), sep="\n")
-    if scores["differences"]:
-        console.print("", _difference_table(settings, scores["differences"]), sep="\n")
+    kept = OF_A_LINE if is_line(config) else None
+    differences = [one for one in scores["differences"] if kept is None or one["metric"] in kept]
+    console.print("", _score_table(settings, kept), sep="\n")
+    if differences:
+        console.print("", _difference_table(settings, differences), sep="\n")
+    if kept is not None:
+        console.print("", Text(f"All scores are {_where(run)}."), sep="\n", soft_wrap=True)
 
 
 def run_as_json(run: Run) -> str:
@@ -110,16 +119,20 @@ def _print_best(console: Console, run: Run, settings: Sequence[Setting]) -> None
         cells += [number(metric, one.value(metric)) for metric in BESIDE[leading]]
         table.add_row(Text(one.label), *map(Text, cells))
     console.print("", table, sep="\n")
-    where = f"in {run.path / 'report.html'} and `unbraid show {shlex.quote(str(run.path))} --json`"
     console.print(
-        Text(f"These are the {len(ranked)} of the {best_of(leading)} {heading}; all {len(settings)} are {where}.")
+        Text(f"These are the {len(ranked)} of the {best_of(leading)} {heading}; all {len(settings)} are {_where(run)}.")
     )
 
 
-def _score_table(settings: Sequence[Setting]) -> Table:
-    """Metric by metric, a line a setting."""
+def _where(run: Run) -> str:
+    return f"in {run.path / 'report.html'} and `unbraid show {shlex.quote(str(run.path))} --json`"
+
+
+def _score_table(settings: Sequence[Setting], kept: Sequence[str] | None) -> Table:
+    """Metric by metric, a line a setting; of the metrics kept, or of all."""
     table = _table("score", ["mean", "95 % interval", "chance", "ceiling"], [])
-    for metric in in_order(list(dict.fromkeys(metric for setting in settings for metric in setting.scores))):
+    found = dict.fromkeys(metric for setting in settings for metric in setting.scores)
+    for metric in in_order([metric for metric in found if kept is None or metric in kept]):
         lines: list[list[str]] = []
         for setting in settings:
             if metric in setting.scores:
@@ -199,4 +212,4 @@ def _best(run: Run) -> str:
 
 def _leading(scores: Mapping[str, object]) -> str:
     """The score that settings are ranked by."""
-    return next((metric for metric in ("accuracy", "perplexity") if metric in scores), "mmcs")
+    return next((metric for metric in ("recovery", "accuracy", "perplexity") if metric in scores), "mmcs")

@@ -1,0 +1,67 @@
+"""Verdicts at equal accuracy: settings are compared with the first only where their models answer equally well."""
+
+from unbraid.config import Tree
+from unbraid.reports import markup
+from unbraid.reports.canvas import SIGNS
+from unbraid.reports.findings import Findings
+from unbraid.reports.markup import Group
+from unbraid.reports.words import MISSING, interval, number, wording
+
+MARGIN = 0.02
+COMPARED = ("recovery", "recovery_share", "probe", "dci_disentanglement", "factors_recovered")
+EQUAL, UNEQUAL, OPEN, UNKNOWN = "equal", "differs", "not known to be equal", "not known"
+
+
+def equality(difference: Tree | None) -> str:
+    """Equal where the whole interval of a difference in accuracy lies within the margin."""
+    if difference is None or difference["interval"] is None or None in difference["interval"]:
+        return UNKNOWN
+    low, high = difference["interval"]
+    if low >= -MARGIN and high <= MARGIN:
+        return EQUAL
+    return UNEQUAL if low > 0 or high < 0 else OPEN
+
+
+def equal_accuracy(findings: Findings, level: int) -> str:
+    """A row a setting after the first; nothing where there is one setting, or nothing was compared."""
+    found = {(one["setting"], one["metric"]): one for one in findings.differences}
+    kept = [metric for metric in COMPARED if any(metric == name for _, name in found)]
+    places = [place for place in range(len(findings.settings)) if any(place == setting for setting, _ in found)]
+    if not kept or not places:
+        return ""
+    rows = [_row(findings, place, found, kept) for place in places]
+    head = ("setting", "Accuracy", *(wording(metric).heading for metric in kept))
+    first = findings.settings[0].label
+    meaning = (
+        f"Each setting minus {first}, paired by replicate: verdict, mean and 95 % interval. Accuracy is equal where "
+        f"the whole interval lies within ±{MARGIN:g}. Only then is there a verdict: a model that answers worse may "
+        "have other features for that reason alone. ▲ higher, ▼ lower, ○ undecided: the interval holds 0, or there are "
+        "fewer than five pairs."
+    )
+    table = markup.table("At equal accuracy", head, [Group(rows)], sentences=head[1:], tight=True)
+    return markup.heading(level, "At equal accuracy") + markup.paragraph(meaning) + table
+
+
+def _row(findings: Findings, place: int, found: dict[tuple[int, str], Tree], metrics: list[str]) -> list[str]:
+    accuracy = found.get((place, "accuracy"))
+    equal = equality(accuracy)
+    cells = [_cell(found.get((place, metric)), equal) for metric in metrics]
+    return [findings.settings[place].label, f"{equal}: {_by(accuracy)}".removesuffix(f": {MISSING}"), *cells]
+
+
+def _cell(difference: Tree | None, equal: str) -> str:
+    if difference is None:
+        return MISSING
+    if difference["value"] == 0 and difference["interval"] in ([0, 0], None):
+        return "the same"
+    said = f"{SIGNS[difference['verdict']]} {difference['verdict']}" if equal == EQUAL else "no verdict"
+    return f"{said}: {_by(difference)}"
+
+
+def _by(difference: Tree | None) -> str:
+    """The mean, and the interval in one piece."""
+    if difference is None:
+        return MISSING
+    metric = difference["metric"]
+    bounds = "" if difference["interval"] is None else f" {interval(metric, difference['interval'])}"
+    return f"{number(metric, difference['value'], True)}{bounds}".replace(", ", ",\N{NO-BREAK SPACE}")
