@@ -59,7 +59,8 @@ def test_the_planted_directions_recover_everything(world):
     one = {name: values[0] for name, values in found.values.items()}
     assert one["recovery"] == one["recovery_share"] == one["recovery_person"] == one["recovery_place"] == 1
     assert one["factors_recovered"] == one["features_match"] == 1
-    assert found.ceiling["recovery"] == pytest.approx(1)
+    assert found.ceiling["recovery"] == found.ceiling["few"] == pytest.approx(1)
+    assert one["few"] == found.ceiling["factors_recovered"] == 1
     assert one["dci_disentanglement"] > 0.95
     assert one["dci_informativeness"] > 0.99
     assert found.chance["recovery"][0] < 0.9

@@ -21,6 +21,7 @@ from unbraid.line.truth import Truth, probed
 from unbraid.metrics.accounting import Account, account
 from unbraid.metrics.association import associate, best
 from unbraid.metrics.disentanglement import disentanglement
+from unbraid.metrics.readings import GOOD
 from unbraid.metrics.several import best_few
 from unbraid.randomness import stream
 from unbraid.scoring import at_random
@@ -68,6 +69,7 @@ def score_factors(found: Stack | Fitted, world: Activations, samples: int) -> Fa
     ceiling = {"recovery": float(np.nanmean(probe)), "few": float(np.nanmean(probe)), "recovery_share": 1.0}
     for kind in ("recovery", "few"):
         ceiling |= {f"{kind}_{slug(name)}": value for name, value in truth.by_factor(probe).items()}
+    ceiling["factors_recovered"] = float(np.mean([value >= GOOD for value in probe if not np.isnan(value)]))
     return FactorScores(_columns(values), _columns(chance), ceiling, probe, truth, members)
 
 
