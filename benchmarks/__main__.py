@@ -5,7 +5,20 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import capture, cold_start, gauge, grid, learning, mechanisms, memory, models, spine, stories, training
+from benchmarks import (
+    capture,
+    cold_start,
+    gauge,
+    grid,
+    learning,
+    line,
+    mechanisms,
+    memory,
+    models,
+    spine,
+    stories,
+    training,
+)
 from benchmarks.figure import Benchmark, Figure
 
 BENCHMARKS: dict[str, Benchmark] = {
@@ -24,6 +37,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "models": models.models,
     "gauge": gauge.gauge,
     "learning": learning.learning,
+    "line": line.line,
     "check": spine.check,
 }
 

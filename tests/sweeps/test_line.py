@@ -147,7 +147,7 @@ def test_what_is_only_said_or_saved_changes_no_stage(tmp_path, done):
 
 
 def test_many_dictionaries_learn_from_one_model(tmp_path, done):
-    text = CONFIG.replace('"capture.seed" = [0, 1]', "seed = [0, 1, 2]\n\"training.learning_rate\" = [1e-3, 1e-2]")
+    text = CONFIG.replace('"capture.seed" = [0, 1]', 'seed = [0, 1, 2]\n"training.learning_rate" = [1e-3, 1e-2]')
     run = walk(tmp_path, "first", text)
     assert done == ["model", "dictionary", "dictionary"]
     assert len(list((tmp_path / "stages").glob("activations-*"))) == 1
@@ -191,7 +191,9 @@ def test_codes_are_of_the_activations_that_were_recorded(tmp_path):
     """What the run reads back reconstructs the shards as they are: its normalisation is folded in."""
     run = walk(tmp_path, "first")
     (member, _) = read_json(run.stack(0) / "members.json"), None
-    world = line.world_of(run, check(Experiment, {k: v for k, v in run.config().items() if k not in ("cases", "sweep")}, "x"))
+    world = line.world_of(
+        run, check(Experiment, {k: v for k, v in run.config().items() if k not in ("cases", "sweep")}, "x")
+    )
     told = world.told(100)
     raw = world.normalisation.undo(told.x)
     stack = load_stack(run.path, 0)

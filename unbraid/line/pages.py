@@ -118,11 +118,10 @@ class Pages:
 
 def correlations(codes: sparse.csr_array, feature: int) -> Float[np.ndarray, "f"]:
     """Pearson's, of every feature's values with one's; 0 where either never changes."""
-    amount = codes.shape[0]
     own = codes[:, [feature]].toarray()[:, 0]
     mean, square = np.asarray(codes.mean(0)).ravel(), np.asarray((codes**2).mean(0)).ravel()
     spread = np.sqrt(np.maximum(square - mean**2, 0))
-    together = np.asarray(codes.T @ own).ravel() / amount - mean * own.mean()
+    together = np.asarray(codes.T @ own).ravel() / len(own) - mean * own.mean()
     scale = spread * own.std()
     return np.divide(together, scale, out=np.zeros_like(together), where=scale > 0)
 

@@ -141,8 +141,8 @@ class Experiment(Record):
     def _walk_the_line(self, capture: Capture) -> None:
         if not isinstance(self.world, Stories):
             raise ValueError(
-                f"capture was given, and world.kind is '{self.world.tree()['kind']}'; accepted: 'stories', whose factors "
-                "are known (activations of other models: world.kind = 'activations')"
+                f"capture was given, and world.kind is '{self.world.tree()['kind']}'; accepted: 'stories', whose "
+                "factors are known (activations of other models: world.kind = 'activations')"
             )
         try:
             refuse_no_site(capture, self.model)

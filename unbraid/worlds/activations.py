@@ -32,7 +32,7 @@ LOOKED_AT = 32_768
 
 @dataclass(frozen=True)
 class Told:
-    """Rows, and of each its token, its place in the sequence, its document, and the value of every factor (-1: none)."""
+    """Rows, and of each its token, its place in the sequence, its document, and the value of every factor or -1."""
 
     x: Float[Tensor, "n d"]
     tokens: Int[np.ndarray, "n"]

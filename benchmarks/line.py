@@ -1,0 +1,65 @@
+"""The whole line: the demo, the same again, and twenty dictionaries on one model against each of them alone."""
+
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from subprocess import run
+
+from benchmarks.figure import Figure
+from unbraid.config import Tree, merge, read_toml, to_toml
+from unbraid.progress import Silent
+from unbraid.runs import Run
+from unbraid.studies import find_config
+from unbraid.sweeps.execute import execute
+from unbraid.sweeps.grid import resolve
+
+KS = range(1, 21)
+"""Twenty dictionaries of as many kinds: no two of them are trained together."""
+
+
+def line() -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory() as folder:
+        runs = Path(folder)
+        first, again = _demo(runs, "first"), _demo(runs, "again")
+        changed = _demo(runs, "changed", "cases.adaptive-l1.mechanisms.adaptive_l1.target=0.08")
+        yield Figure("demo, whole", first / 60, 3, "lower", "min")
+        yield Figure("the same line again / the first time", again / first, 0.05, "lower", "×")
+        yield Figure("one of eleven mechanisms changed / the first time", changed / first, 2 / 13, "lower", "×")
+        yield from _recovered(Run.open(runs / "first"))
+    yield _twenty()
+
+
+def _demo(runs: Path, name: str, *changes: str) -> float:
+    """Seconds of the command, imports and report and all."""
+    began = time.monotonic()
+    run(["unbraid", "run", "line", *changes, "--runs", str(runs), "--name", name, "--quiet"], check=True)
+    return time.monotonic() - began
+
+
+def _recovered(demo: Run) -> Iterator[Figure]:
+    settings = {one["label"]: one["metrics"] for one in demo.scores()["settings"]}
+    yield Figure("demo: accuracy of the model", settings["top-k"]["accuracy"]["value"], 0.99, "higher", "")
+    for name, words in (("recovery", "one feature"), ("few", "at most four")):
+        for factor, asked in (("person", "who"), ("place", "where")):
+            best = max(one[f"{name}_{factor}"]["value"] for one in settings.values())
+            ceiling = settings["top-k"][f"{name}_{factor}"]["ceiling"]
+            yield Figure(f"{asked}: best dictionary / probe, {words}", best / ceiling, 0.8, "higher", "×")
+
+
+def _twenty() -> Figure:
+    config = read_toml(find_config("line"))
+    base = {key: value for key, value in config.items() if key not in ("cases", "sweep", "mechanisms")}
+    cases = {f"k-{k}": {"dictionary": {"activation": {"kind": "topk", "k": k}}} for k in KS}
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:
+        together = _seconds(Path(folder), "twenty", {**base, "cases": cases})
+        _seconds(Path(other), "taught", merge(base, {"training": {"steps": 300}}))  # the model is there
+        alone = sum(_seconds(Path(other), name, merge(base, case)) for name, case in cases.items())
+    return Figure("20 dictionaries and their model / 20 alone", together / alone, 1.1, "lower", "×")
+
+
+def _seconds(runs: Path, name: str, config: Tree) -> float:
+    made = Run.create(runs, name, to_toml(resolve(config, name)))
+    began = time.monotonic()
+    execute(made, Silent())
+    return time.monotonic() - began
