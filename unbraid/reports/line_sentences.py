@@ -158,11 +158,11 @@ def _unlike(findings: Findings) -> str:
 def replicated(worlds: int, models: int, seeds: int) -> str:
     """What replicates differ in."""
     parts = [
-        f"{path} ({count(amount, what)})"
+        f"{path} ({amount} {what})"
         for path, amount, what in (
-            ("world.seed", worlds, "world of stories"),
-            ("capture.seed", models, "model taught from another start"),
-            ("seed", seeds, "start of the dictionary"),
+            ("world.seed", worlds, "worlds of stories"),
+            ("capture.seed", models, "models, each taught from another start"),
+            ("seed", seeds, "starts of the dictionary"),
         )
         if amount > 1
     ]

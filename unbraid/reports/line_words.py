@@ -71,7 +71,8 @@ CONCEPT_RULES = {
     "recovered": "Of the features that stand for it alone, the best has φ of at least 0.75.",
     "split": "No single feature is enough, but two to four that stand for it alone have φ of at least 0.75 together.",
     "absorbed": "The same together with one to four features of something narrower, which fire in place of its own.",
-    "merged": "A feature for two to four concepts has it among them, or its best feature stands for another concept.",
+    "merged": "A feature for two to four concepts has it among them (φ of the union, and recall of this one, at least "
+    "0.75), or its best feature has φ of at least 0.75 but stands for another concept.",
     "missed": "None of these.",
     "unjudged": "On, or off, at fewer than 5 tokens of either half of the stories held out; left out of the shares.",
 }

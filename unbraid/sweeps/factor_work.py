@@ -37,9 +37,8 @@ def tell_factors(found: Stack | Sequence[Fitted], world: World, group: Sequence[
     samples = group[0].experiment.scoring.samples
     each = [score_factors(one, world, samples) for one in ([found] if isinstance(found, Stack) else found)]
     _write(each, found, group, folder)
-    return FactorTold(
-        *(_joined([getattr(one, part) for one in each]) for part in ("values", "chance")), each[0].ceiling
-    )
+    values, chance = (_joined(parts) for parts in ([one.values for one in each], [one.chance for one in each]))
+    return FactorTold(values, chance, each[0].ceiling)
 
 
 def _write(

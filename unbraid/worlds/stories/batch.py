@@ -24,6 +24,10 @@ class StoryBatch:
 
     def first(self, amount: int) -> "StoryBatch":
         """The first so many sequences."""
-        factors = {name: values[:amount] for name, values in self.factors.items()}
-        parts = (self.tokens, self.asked, self.answers, self.support)
-        return StoryBatch(*(part[:amount] for part in parts), factors)
+        return StoryBatch(
+            self.tokens[:amount],
+            self.asked[:amount],
+            self.answers[:amount],
+            self.support[:amount],
+            {name: values[:amount] for name, values in self.factors.items()},
+        )

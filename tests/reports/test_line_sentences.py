@@ -1,0 +1,170 @@
+"""What is said of a line follows from its configuration and scores."""
+
+import pytest
+
+from tests.reports.lines import CASES, write_line
+from tests.reports.pupils import write_models
+from unbraid.reports.equal_accuracy import EQUAL, OPEN, UNEQUAL, UNKNOWN, equal_accuracy, equality
+from unbraid.reports.factors import factor_scores, group_of, members
+from unbraid.reports.findings import Findings, Score, Setting, read_findings
+from unbraid.reports.line_sentences import reached
+from unbraid.reports.line_words import CONCEPT_RULES, CONCEPTS, FEATURE_RULES, FEATURES
+from unbraid.reports.sentences import details, error_bar, headline, what_was_run
+from unbraid.reports.tables import print_run, print_runs
+from unbraid.reports.words import in_order, wording
+
+MODELS = {"plain": {}, "one head": {"model": {"heads": 1}}}
+
+
+@pytest.fixture(scope="module")
+def findings(tmp_path_factory: pytest.TempPathFactory) -> Findings:
+    return read_findings(write_line(tmp_path_factory.mktemp("lines")))
+
+
+def test_a_line_is_no_run_of_models_and_is_ranked_by_recovery(findings, tmp_path):
+    models = read_findings(write_models(tmp_path))
+    assert (findings.is_line, findings.is_taught, findings.leading) == (True, False, "recovery")
+    assert (models.is_line, models.is_taught, models.leading) == (False, True, "accuracy")
+    assert [setting.label for setting in findings.ranked()] == ["topk", "l1", "kmeans"]
+
+
+def test_the_probe_has_no_chance(findings):
+    """A random dictionary of the same activations has the same probe: it would say nothing."""
+    assert findings.settings[0].scores["probe"].chance is None
+    assert findings.settings[0].scores["recovery"].chance == 0.1
+
+
+def test_what_was_run_names_models_site_dictionaries_and_baselines(findings):
+    said = " ".join(what_was_run(findings.config))
+    assert said.startswith("5 models of 2 layers with 4 heads (softmax, causal), d_model 16")
+    assert "World: stories, one_fact (" in said
+    assert "Recorded: blocks.0.hook_resid_post at every token of 200 stories that no model was taught on" in said
+    assert "Learned from these activations (3 settings × 5 replicates): 10 dictionaries of 64 features" in said
+    assert "(relu or topk k 8), trained for 40 steps of 32 tokens" in said
+    assert "and 5 baselines (kmeans features 32); scored on 500 tokens" in said
+    assert "Replicates are models taught from other seeds." in said
+    assert "Mechanisms: sparsity (weight 1, form per_sample)." in said
+    assert said.endswith("Compared: case = l1, topk or kmeans.")
+
+
+def test_where_cases_vary_the_model_there_are_more_models(tmp_path):
+    found = read_findings(write_line(tmp_path, cases=MODELS, accuracy={"one head": 0.6}))
+    said = " ".join(what_was_run(found.config))
+    assert said.startswith("10 models of 2 layers with 4 or 1 heads")
+    assert "10 dictionaries of 64 features (relu)" in said
+    assert "baseline" not in said
+    assert reached(found) == [
+        "Questions answered right by the models, where a rule of thumb has 0.590: plain 0.800 [0.790, 0.810]; "
+        "one head 0.600 [0.590, 0.610]."
+    ]
+    assert "may not answer equally well" in " ".join(details(found))
+
+
+def test_the_headline_is_the_best_recovery_beside_a_random_dictionary_and_the_probe(findings):
+    assert headline(findings) == (
+        "Best of 3 settings: topk recovers planted factors with φ 0.600 [0.590, 0.610], where a random dictionary has "
+        "0.100 and a linear probe 0.900."
+    )
+    said = " ".join(details(findings))
+    assert "It tells place (0.900, probe 0.975) best and place of … (0.300, probe 0.825) worst." in said
+    assert "Of the concepts 50 % have one feature of their own, and 25 % are missed." in said
+    assert "equally well" not in said
+    assert reached(findings) == [
+        "The models answer 0.800 [0.790, 0.810] of the questions right, where a rule of thumb has 0.590."
+    ]
+
+
+def test_replicates_are_models(findings, tmp_path):
+    assert "over 5 replicates, which differ in capture.seed (5 models, each taught from another start)." in error_bar(
+        findings
+    )
+    alone = read_findings(write_line(tmp_path, seeds=[0]))
+    assert "Sweep capture.seed for more." in error_bar(alone)
+
+
+def test_factors_that_track_one_thing_each_stand_together(findings):
+    """place of mary is 0.2 below the mean and place of john 0.4: together 0.3."""
+    assert [group_of(name) for name in ("person", "place of mary", "place")] == ["person", "place of …", "place"]
+    assert members(findings)["place of …"] == ["place of mary", "place of john"]
+    found = factor_scores(findings.settings[0])
+    assert list(found) == ["person", "place", "place of …"]
+    together = found["place of …"]
+    assert together.value == pytest.approx(0.5 - 0.3)
+    assert (together.chance, together.ceiling) == (pytest.approx(0.1 - 0.03), pytest.approx(0.9 - 0.075))
+    assert together.members == pytest.approx([0.19, 0.195, 0.2, 0.205, 0.21])
+    assert together.interval is not None
+    assert 0.19 <= together.interval[0] < 0.2 < together.interval[1] <= 0.21
+
+
+def test_a_replicate_that_lacks_a_factor_does_not_spoil_the_mean():
+    lacking = {"recovery_place_of_mary": Score(0.2, None, None, 0.5, [0.2, None])}
+    whole = {"recovery_place_of_john": Score(0.4, None, None, 0.7, [0.4, 0.4])}
+    found = factor_scores(Setting(0, "", [], [], {**lacking, **whole}))["place of …"]
+    assert found.members == pytest.approx([0.3, 0.4])
+    assert (found.value, found.chance, found.ceiling) == (pytest.approx(0.35), None, pytest.approx(0.6))
+
+
+@pytest.mark.parametrize(
+    ("interval", "expected"),
+    [
+        ([-0.02, 0.02], EQUAL),
+        ([0.001, 0.019], EQUAL),
+        ([-0.021, 0.0], OPEN),
+        ([0.01, 0.03], UNEQUAL),
+        ([-0.3, -0.2], UNEQUAL),
+        (None, UNKNOWN),
+    ],
+)
+def test_accuracy_is_equal_where_the_whole_interval_is_within_the_margin(interval, expected):
+    assert equality({"interval": interval}) == expected
+    assert equality(None) == UNKNOWN
+
+
+def test_verdicts_are_given_at_equal_accuracy_alone(findings, tmp_path):
+    """Against l1, topk recovers 0.1 more in every pair; where its models answer worse there is no verdict."""
+    equal = equal_accuracy(findings, 2)
+    assert "equal: 0.000 [0.000,\N{NO-BREAK SPACE}0.000]" in equal
+    assert "▲ higher: +0.100 [0.100,\N{NO-BREAK SPACE}0.100]" in equal
+    assert "▼ lower: −0.200" in equal
+    assert equal.count("the same") == 4  # the probe, and the concepts recovered, of both settings
+    unequal = equal_accuracy(read_findings(write_line(tmp_path, accuracy={"topk": 0.7})), 2)
+    row = unequal.partition("topk")[2].partition("</tr>")[0]
+    assert "differs: −0.100" in row
+    assert "no verdict: +0.100" in row
+    assert "higher" not in row
+    assert "▼ lower: −0.200" in unequal.partition("kmeans")[2]
+
+
+def test_of_few_replicates_nothing_is_called(tmp_path):
+    """From three pairs a difference is undecided, and from one it is not known whether accuracies are equal."""
+    few = equal_accuracy(read_findings(write_line(tmp_path, "few", seeds=range(3))), 2)
+    assert "○ undecided: +0.100" in few.partition("<table>")[2]
+    assert "higher" not in few.partition("<table>")[2]
+    alone = equal_accuracy(read_findings(write_line(tmp_path, "alone", seeds=[0])), 2)
+    assert alone.count("not known: 0.000") == 2
+    assert "no verdict: +0.100" in alone
+    single = read_findings(write_line(tmp_path, "single", cases={"l1": CASES["l1"]}))
+    assert equal_accuracy(single, 2) == ""
+
+
+def test_every_verdict_has_words_and_a_rule():
+    assert set(CONCEPT_RULES) == {*CONCEPTS, "unjudged"}
+    assert set(FEATURE_RULES) == set(FEATURES)
+
+
+def test_recoveries_of_factors_have_words_and_stand_with_that_of_all():
+    assert wording("recovery_place_of_mary").heading == "Recovery of place of mary"
+    assert wording("recovery_share").heading == "Recovery / probe"
+    shown = in_order(["mig", "accuracy", "recovery_person", "probe", "recovery_share", "recovery", "factors_split"])
+    assert shown == ["recovery", "recovery_share", "recovery_person", "probe", "factors_split", "mig", "accuracy"]
+
+
+def test_show_prints_the_leading_scores_of_a_line(findings, capsys):
+    print_run(findings.run)
+    told = capsys.readouterr().out
+    assert [name in told for name in ("Recovery", "Probe", "Concepts recovered", "Accuracy", "L0")] == [True] * 5
+    assert "Concepts split" not in told
+    assert "Recovery of person" not in told
+    assert "--json" in told
+    print_runs([findings.run], findings.run.path.parent)
+    assert "Recovery 0.600 (0.100)" in capsys.readouterr().out
