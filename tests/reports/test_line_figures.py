@@ -72,6 +72,8 @@ def test_bars_add_to_a_hundred_per_cent_in_the_order_of_the_rules(findings, figu
         assert len(widths) == amount * len(shares)
         for start in range(0, len(widths), len(shares)):
             assert sum(widths[start : start + len(shares)]) == pytest.approx(1)
+            ends = [patch.get_x() + patch.get_width() for patch in found[start : start + len(shares)]]
+            assert [patch.get_x() for patch in found[start : start + len(shares)]] == pytest.approx([0, *ends[:-1]])
         assert widths[: len(shares)] == pytest.approx(list(shares.values()))
         assert [to_hex(patch.get_facecolor()) for patch in found[: len(shares)]] == [
             COLOURS[verdict].lower() for verdict in shares

@@ -60,6 +60,12 @@ def test_where_cases_vary_the_model_there_are_more_models(tmp_path):
     assert "may not answer equally well" in " ".join(details(found))
 
 
+def test_of_many_settings_the_least_and_most_accurate_models_are_told(tmp_path):
+    cases = {f"case {place}": {} for place in range(7)}
+    found = read_findings(write_line(tmp_path, cases=cases, seeds=[0], accuracy={"case 2": 0.9, "case 5": 0.6}))
+    assert reached(found)[0].endswith(": from 0.600 (case 5) to 0.900 (case 2).")
+
+
 def test_the_headline_is_the_best_recovery_beside_a_random_dictionary_and_the_probe(findings):
     assert headline(findings) == (
         "Best of 3 settings: topk recovers planted factors with φ 0.600 [0.590, 0.610], where a random dictionary has "

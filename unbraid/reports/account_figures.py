@@ -43,6 +43,8 @@ THICK, THIN = 0.4, 0.17
 READABLE, ALIKE, DARK = 0.07, 0.005, 0.45
 """Of a share that has room for its number; of chances that are one; of a colour that white stands out from."""
 
+OF_ALL = "chance, of every setting"
+
 Shares = dict[str, float]
 
 
@@ -84,7 +86,7 @@ def bars(settings: Sequence[Setting], name: str, words: Mapping[str, str]) -> li
     found = [(label, own, luck) for label, own, luck in found if own]
     lucks = [luck for _, _, luck in found]
     if len(found) > 1 and lucks[0] and all(_alike(luck, lucks[0]) for luck in lucks):
-        return [*((label, own, False) for label, own, _ in found), ("chance, of every setting", lucks[0], True)]
+        return [*((label, own, False) for label, own, _ in found), (OF_ALL, lucks[0], True)]
     each = [((label, own, False), ("chance", luck, True)) for label, own, luck in found]
     return [bar for pair in each for bar in pair if bar[1]]
 
@@ -98,10 +100,12 @@ def _picture(
 ) -> Picture:
     drawn = bars(settings, name, words)
     thick = sum(not chance for _, _, chance in drawn)
-    figure, axes = blank(findings.source, height=2.4 + 0.52 * thick + 0.16 * (len(drawn) - thick))
+    figure, axes = blank(
+        findings.source, height=2.4 + 0.52 * thick + (0.5 if drawn[-1][0] == OF_ALL else 0.16 * (len(drawn) - thick))
+    )
     y = 0.0
     for label, found, chance in drawn:
-        y -= 0.33 if chance else 1.0
+        y -= 0.33 if chance and label != OF_ALL else 1.0
         _bar(axes, y, label, found, chance)
     axes.set(xlim=(0, 1), ylim=(y - 0.35, -0.3), yticks=[], xticks=[0, 0.25, 0.5, 0.75, 1])
     axes.set_xticklabels(["0", "25", "50", "75", "100 %"])
@@ -127,8 +131,8 @@ def _bar(axes: Axes, y: float, label: str, found: Shares, chance: bool) -> None:
             axes.text(*where, f"{100 * share:.0f} %", fontsize=SMALLER, color=ink, ha="center", va="center")
         left += share
     across = axes.get_yaxis_transform()
-    if chance:
-        axes.text(1.01, y, plain(label.split(",")[0]), fontsize=SMALLER - 1, color=GREY, va="center", transform=across)
+    if chance and label != OF_ALL:
+        axes.text(1.01, y, label, fontsize=SMALLER - 1, color=GREY, va="center", transform=across)
     else:
         axes.text(0, y + 0.37, plain(short(label)), fontsize=SMALL, color=INK, va="center", transform=across)
 

@@ -11,6 +11,8 @@ from unbraid.reports.model_sentences import what_was_taught
 from unbraid.reports.phrases import at, either, phrase, said, said_of_all
 from unbraid.reports.words import count, estimate, number
 
+MOST_NAMED = 6
+"""Settings whose accuracies are told one by one."""
 OF_THE_MODEL = ("world", "model", "constraints", "teaching")
 LINE_CHANCE = (
     "Chance of recovery and of what became of concepts and features is a random dictionary of the same size, fired by "
@@ -135,6 +137,10 @@ def reached(findings: Findings) -> list[str]:
     if same_models(findings):
         return [f"The models answer {estimate('accuracy', first)} of the questions right{chance}."]
     each = [f"{label} {estimate('accuracy', score)}" for label, score in found.items()]
+    if len(each) > MOST_NAMED:
+        ranked = sorted(found, key=lambda label: found[label].value or 0.0)
+        least, most = (f"{estimate('accuracy', found[label])} ({label})" for label in (ranked[0], ranked[-1]))
+        return [f"Questions answered right by the models{chance}: from {least} to {most}."]
     return [f"Questions answered right by the models{chance}: {'; '.join(each)}."]
 
 
