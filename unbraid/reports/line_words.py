@@ -11,6 +11,10 @@ LINE = {
         "mean over planted concepts (each value of each factor) of φ, the Matthews correlation, with the one feature "
         "that tells it best; chance is a random dictionary of the same size",
     ),
+    "few": Wording(
+        "Recovery by a few",
+        "the same of at most four features together: at least one of them fires; what is in two places is found again",
+    ),
     "recovery_share": Wording("Recovery / probe", "recovery over that of a linear probe on the same activations"),
     "probe": Wording("Probe", "mean φ of a linear probe for each concept: what the activations hold at all", FACT),
     "factors_recovered": Wording("Concepts recovered", "share of concepts with one feature of their own, φ ≥ 0.75"),
@@ -49,7 +53,7 @@ LINE = {
 """In the order they are shown."""
 LEADING = ("recovery", "recovery_share", "probe", "factors_recovered", "features_match", "dci_disentanglement")
 """What stands for the rest where there is little room."""
-PREFIX, OVERALL = "recovery_", ("recovery", "recovery_share")
+PREFIX, FEW, OVERALL = "recovery_", "few_", ("recovery", "recovery_share")
 
 CONCEPTS = {
     "recovered": "one feature of its own",
@@ -95,5 +99,8 @@ def factor_of(metric: str) -> str:
 
 def of_a_factor(metric: str) -> Wording | None:
     """The words of the recovery of one factor; None where it is not one."""
+    if metric.startswith(FEW):
+        factor = metric.removeprefix(FEW).replace("_", " ")
+        return Wording(f"Recovery of {factor} by a few", f"by at most four features, over the values of {factor} alone")
     factor = factor_of(metric)
     return Wording(f"Recovery of {factor}", f"the same over the values of {factor} alone") if factor else None

@@ -300,7 +300,9 @@ def in_order(metrics: list[str]) -> list[str]:
 
 def _family(metric: str) -> str:
     """What it stands with."""
-    return "recovery_share" if factor_of(metric) else which(metric)[0]
+    if of_a_factor(metric):
+        return "recovery_share" if factor_of(metric) else "few"
+    return which(metric)[0]
 
 
 def number(metric: str, value: float | None, signed: bool = False) -> str:

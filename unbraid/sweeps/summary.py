@@ -19,7 +19,7 @@ COMPARED = (
     *("evenness", "hopkins", "clusters", "clustered"),
     *("accuracy", "steps_to_95", "support_best", "support_mass", "spread", "specialisation", "separation"),
     *("perplexity", "bits_per_character", "explosions", "sharpness", "row_std"),
-    *("recovery", "recovery_share", "probe", "factors_recovered", "features_match"),
+    *("recovery", "few", "recovery_share", "probe", "factors_recovered", "features_match"),
     *("dci_disentanglement", "dci_completeness", "dci_informativeness", "mig", "sap", "modularity"),
     *("head_cosine", "head_cka", "importance_most", "idle", "quiet_drop", "usage_evenness", "seconds"),
 )
