@@ -184,6 +184,7 @@ def claims(
     """Test what the seeds claim: run what is missing, reuse what is there, and write the ledger."""
     from unbraid.files import json_bytes
     from unbraid.reports.ledger import print_claims, print_ledger, write_ledger
+    from unbraid.reports.ledger_table import write_table
     from unbraid.studies.ledger import find_claims, ledger, plan_claims
     from unbraid.studies.plans import checked_scale, missing
     from unbraid.working import gather_for, work_through
@@ -205,6 +206,7 @@ def claims(
     elif not quiet:
         print_ledger(told)
     if not listed:
+        write_table(entries, scale, runs / f"claims-{scale}.md")
         typer.echo(write_ledger(entries, scale, runs / f"claims-{scale}.html"), err=as_json)
 
 

@@ -249,3 +249,40 @@ def test_a_claim_its_study_cannot_answer_is_refused(
     assert code == 2
     assert "claim 000-sparser cannot be judged" in err
     assert read_json(all_runs(runs)[0].path / "status.json")["state"] == "finished"
+
+
+def test_the_table_in_markdown_says_what_the_page_says(claims: None, runs: Path, capsys: pytest.CaptureFixture[str]):
+    code, out, err = unbraid(capsys, "claims", "--json", "--runs", runs)
+    assert code == 0, err
+    [run] = all_runs(runs)
+    table = (runs / "claims-small.md").read_text()
+    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| `000")]
+    found = entries(out)
+    assert [row[0].strip("|` ") for row in rows] == list(found)
+    assert ["holds" in rows[0][-1], "fails" in rows[1][-1]] == [True, True]
+    assert f"`{fingerprint(run.config())}`" in table
+    assert run.facts()["began"][:10] in table
+    assert "2 claims: 1 hold, 1 fail." in table
+
+
+def test_a_table_of_what_was_not_run_has_no_numbers(claims: None, runs: Path):
+    from unbraid.reports.ledger_table import ledger_table
+
+    table = ledger_table(ledger.ledger(ledger.plan_claims("small", runs)), "small")
+    assert table.count("– not run") == 2
+    assert "| – | – | – | – |" in table
+
+
+def test_a_ledger_trains_only_what_its_claims_read(claims: None, tmp_path: Path, runs: Path, monkeypatch):
+    more = TINY.replace("[0.01, 30.0]", "[0.01, 0.3, 30.0]") + "[cases.a]\n[cases.b]\ntraining.batch = 65\n"
+    (tmp_path / "tiny.toml").write_text(more)
+    [study] = {id(study): study for _, study in ledger.plan_claims("small", runs)}.values()
+    assert study.config["sweep"] == {"mechanisms.sparsity.weight": [0.01, 30.0], "seed": [0, 1, 2, 3, 4]}
+    assert list(study.config["cases"]) == ["a", "b"], "no claim names a case, so all are read"
+    only = {name: claim.model_copy(update={"parts": tuple(
+        part.model_copy(update={"statistic": Level(metric="mmcs", of={"case": "b", **STRONG})}) for part in claim.parts
+    )}) for name, claim in ledger.CLAIMS.items()}  # fmt: skip
+    monkeypatch.setattr(ledger, "CLAIMS", only)
+    [study] = {id(study): study for _, study in ledger.plan_claims("small", runs)}.values()
+    assert list(study.config["cases"]) == ["b"]
+    assert study.config["sweep"]["mechanisms.sparsity.weight"] == [30.0]

@@ -65,6 +65,7 @@ def score_factors(found: Stack | Fitted, world: Activations, samples: int) -> Fa
         for place, one in enumerate(members)
     ]
     values = [{**_scores(one, truth, probe), **more.scores} for one, more in zip(members, entangled, strict=True)]
+    del luck["probe"]  # is of the activations, and not of chance
     chance = [{**luck, **more.chance} for more in entangled]
     ceiling = {"recovery": float(np.nanmean(probe)), "few": float(np.nanmean(probe)), "recovery_share": 1.0}
     for kind in ("recovery", "few"):

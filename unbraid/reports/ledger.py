@@ -58,7 +58,7 @@ def print_ledger(entries: Sequence[Tree]) -> None:
     table.add_column(Text("verdict"), no_wrap=True)
     for entry in entries:
         claim = Text.assemble((entry["id"], "bold"), f"\n({entry['published']})", entry["why"] and f"\n{entry['why']}")
-        table.add_row(claim, *map(Text, [*_numbers(entry), VERDICTS[entry["verdict"]]]))
+        table.add_row(claim, *map(Text, [*numbers(entry), VERDICTS[entry["verdict"]]]))
     console = Console(highlight=False)
     console.print(table)
     console.print(Text(tally(entries)))
@@ -91,10 +91,11 @@ def deciding(entry: Tree) -> Tree | None:
 def _row(entry: Tree) -> list[markup.Cell]:
     figure = Link(f"#{entry['id']}", "see it") if entry["parts"] else MISSING
     statement = " ".join(filter(None, (entry["statement"], entry["why"])))
-    return [statement, entry["published"], *_numbers(entry), VERDICTS[entry["verdict"]], figure]
+    return [statement, entry["published"], *numbers(entry), VERDICTS[entry["verdict"]], figure]
 
 
-def _numbers(entry: Tree) -> list[str]:
+def numbers(entry: Tree) -> list[str]:
+    """Ours, its interval and chance, of the part that decides."""
     part = deciding(entry)
     return _cells(part) if part else [MISSING] * 3
 

@@ -47,7 +47,8 @@ def summarise(run: Run) -> Tree:
     what no setting changes, as the accuracy of a model that all learned from, is not compared.
     """
     members = expand(run.config(), str(run.path))
-    swept = {json.dumps(one.setting): task_of(one.setting) if one.experiment.is_taught else {} for one in members}
+    stories = members[0].experiment.is_taught or members[0].experiment.is_line
+    swept = {json.dumps(one.setting): task_of(one.setting) if stories else {} for one in members}
     found = _collect(run, swept)
     settings = [found[key] for key in swept if key in found]
     differences = [_compare(i, metric, settings) for i, metric in _comparable(settings)]

@@ -1,0 +1,57 @@
+"""The ledger as a table in Markdown, to be kept where figures and pages are too much: verdicts, hashes, dates."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from unbraid.config import Tree
+from unbraid.errors import Refusal
+from unbraid.files import read_record, write_bytes
+from unbraid.reports.ledger import VERDICTS, numbers, tally
+from unbraid.runs import Run
+
+HEAD = ("claim", "", "ours", "95 % interval", "chance", "verdict")
+STUDY_HEAD = ("study", "configuration", "began", "commit", "minutes")
+MISSING = "–"
+
+
+def write_table(entries: Sequence[Tree], scale: str, path: Path) -> Path:
+    write_bytes(path, ledger_table(entries, scale).encode())
+    return path
+
+
+def ledger_table(entries: Sequence[Tree], scale: str) -> str:
+    """A row a claim, by the part that decides it; then a row a study, with the hash of its configuration."""
+    written = f"Written by `unbraid claims --scale {scale}`; how to read it: [the ledger of claims](claims-ledger.md)."
+    lines = ["# Claims and verdicts", "", f"{written} {tally(entries)}"]
+    for seed in dict.fromkeys(entry["seed"] for entry in entries):
+        lines += ["", f"## Seed {seed}", "", *_table(HEAD, [_claim(one) for one in entries if one["seed"] == seed])]
+    runs = {entry["run"]: entry for entry in entries}
+    lines += ["", "## Studies", "", *_table(STUDY_HEAD, [_study(entry) for entry in runs.values()])]
+    return "\n".join(lines) + "\n"
+
+
+def _claim(entry: Tree) -> list[str]:
+    said = " ".join(filter(None, (entry["statement"], entry["why"])))
+    return [f"`{entry['id']}`", said, *numbers(entry), VERDICTS[entry["verdict"]]]
+
+
+def _study(entry: Tree) -> list[str]:
+    """When it was run, by which code, and how long it took; of one that was not run only its name."""
+    run = Run(Path(entry["run"]))
+    named = f"`{entry['study'] if '/' not in entry['study'] else Path(entry['study']).stem}`"
+    try:
+        began, seconds = run.facts()["began"][:10], run.status()["seconds"]
+        commit = str(read_record(run.path / "environment.json", "commit")["commit"])[:9]
+    except Refusal:
+        return [named, MISSING, MISSING, MISSING, MISSING]
+    return [named, f"`{run.name.rpartition('-')[2]}`", began, f"`{commit}`", f"{seconds / 60:.1f}"]
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield _line(head)
+    yield _line(["---"] * len(head))
+    yield from map(_line, rows)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
