@@ -43,7 +43,7 @@ def concepts(setting: Setting, found: Sequence[Tree]) -> str:
     """Every concept of a setting's first replicate, factor by factor."""
     factors = dict.fromkeys(one["factor"] for one in found)
     groups = [Group([_concept(one) for one in found if one["factor"] == factor], factor) for factor in factors]
-    head = ("concept", "verdict", "φ", "probe's φ", "on at", "features")
+    head = ("concept", "verdict", "best φ", "probe's φ", "on at", "features")
     kinds = ("verdict", "features")
     table = markup.table(f"Every concept with {setting.label}", head, groups, sentences=kinds)
     name = f"Every concept, one by one: {setting.label}, first replicate ({count(len(found), 'concept')})"

@@ -49,6 +49,8 @@ def curves(findings: Findings) -> Plate:
     shown = "what training minimises, how many features fire, and how much of the planted truth is found"
     logged.append(_Quantity("perplexity", "Perplexity on the training batch", "perplexity"))
     logged.append(_Quantity("length", "Length of the gradient", "length before it is clipped"))
+    if findings.is_line:
+        shown = "what the dictionaries' training minimises, and how many features fire; baselines are not trained so"
     if findings.is_text:
         shown = "the costs that training minimises, in nats a token, and what they amount to on the training batch"
     if findings.is_taught:
