@@ -16,7 +16,7 @@ from unbraid.reports.irrep_figures import _draw, _dress, kind_look, kinds
 from unbraid.reports.page import write_report
 from unbraid.reports.published_uniformity import reported
 from unbraid.reports.text_sentences import details
-from unbraid.reports.uniformity_tables import classify, head_table, what_heads_do
+from unbraid.reports.uniformity_tables import head_table, what_heads_do
 
 
 @pytest.fixture(scope="module")
@@ -82,11 +82,6 @@ def test_heads_in_numbers_are_means_over_replicates_with_the_seeds_word(findings
     assert cells(html, "head 0 (ℓ0)") == ["0.0300", "UNIFORM", "0.1234", "0.100", "2.5", "0.300", "0.200"]
     assert cells(html, "head 1 (ℓ0)")[:2] == ["0.0700", "MEDIUM"]
     assert cells(html, "head 8 (ℓ2)")[3] == "0.900"
-
-
-@pytest.mark.parametrize("value", [0.0, 0.05, 0.0501, 0.1, 0.1001])
-def test_the_seeds_word_is_that_of_the_metric(value: float):
-    assert classify(value) == uniformity.classify(value)
 
 
 def test_what_may_not_be_seen_is_missing_and_what_is_not_seen_is_dark():

@@ -7,10 +7,11 @@ from unbraid.reports import markup
 from unbraid.reports.canvas import SIGNS
 from unbraid.reports.findings import MOST_LINES, MOST_ROWS, Findings, Setting, best_of, environment
 from unbraid.reports.markup import Group
+from unbraid.reports.metric_words import FEW, MAIN
 from unbraid.reports.model_sentences import MODEL_CHANCE
 from unbraid.reports.sentences import details, error_bar, headline, what_was_run
 from unbraid.reports.text_sentences import TEXT_CHANCE, pairs_counted, written
-from unbraid.reports.words import FEW, MAIN, MISSING, in_order, interval, number, seconds, wording, wording_of
+from unbraid.reports.words import MISSING, in_order, interval, number, seconds, wording, wording_of
 
 MANY = 4
 ALONE = 20
