@@ -356,7 +356,7 @@ def test_a_wrong_path_never_runs_a_file_that_ships(tmp_path: Path, capsys: pytes
 def test_weights_that_are_not_finite_are_never_saved(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     words = ("training.learning_rate=1e300", "saving.checkpoint_every=1", "training.steps=1")
     code, _, err = unbraid(capsys, "run", config, *words, "--runs", tmp_path, "--name", "nan", "-q")
-    assert (code, "weights" in err, "no checkpoint was saved yet" in err) == (1, True, True)
+    assert (code, "the weights '" in err, "no checkpoint was saved yet" in err) == (1, True, True), err
     assert Run.open(tmp_path / "nan").status()["state"] == "failed"
 
 
@@ -380,7 +380,7 @@ def test_damaged_cards_of_a_run_get_one_sentence(finished: Run, capsys: pytest.C
         before = (finished.path / name).read_bytes()
         (finished.path / name).write_text("[1]")
         code, _, err = unbraid(capsys, "resume" if name == "environment.json" else "show", finished.path)
-        assert (code, name in err, "damaged" in err) == (2, True, True), name
+        assert (code, f"{name} is damaged" in err) == (2, True), err  # the folder, too, has a name with that word
         assert unbraid(capsys, "list", "--runs", finished.path.parent)[0] == 0
         (finished.path / name).write_bytes(before)
 
