@@ -10,13 +10,13 @@ demo: .venv/installed
 	$(BIN)/unbraid run configs/line.toml
 
 test: .venv/installed-dev test-data
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 check: .venv/installed-dev test-data
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/basedpyright
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 slow: .venv/installed-dev test-data
 	$(BIN)/python -m pytest -m slow

@@ -3,19 +3,15 @@
 import os
 from pathlib import Path
 
-import beartype.typing  # noqa: F401 (the checker below names it)
 import numba
 import numpy as np
 import pytest
 import torch
 from hypothesis import settings
-from jaxtyping import install_import_hook
 
-# jaxtyping decorates methods one by one, and beartype knows `Self` only inside a class that it decorates whole.
-install_import_hook(
-    "unbraid",
-    "beartype.beartype(conf=beartype.BeartypeConf(hint_overrides=beartype.FrozenDict({beartype.typing.Self: object})))",
-)
+from tests.checking import check_annotations
+
+check_annotations("unbraid")
 
 # The tests' sizes are tiny, and CI may share its cores: more threads would only wait for each other.
 torch.set_num_threads(1)
@@ -29,6 +25,15 @@ settings.load_profile("unbraid")
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Reports with an empty picture, for tests of what is written, or of what has nothing to do with reports."""
+    from unbraid.reports.canvas import Picture, Plate
+
+    plate = Plate("Scores", "A caption", [Picture("nothing", b"", "nothing")])
+    monkeypatch.setattr("unbraid.reports.page.draw", lambda findings: [plate])
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from unbraid import cli
 from unbraid.mechanisms import MECHANISMS
+from unbraid.sweeps.grid import resolve
+from unbraid.training.schedule import Training
 
 GOOD = """
 title = "small"
@@ -98,9 +100,19 @@ def mutated_bytes(draw: st.DrawFn) -> bytes:
     return bytes(text)
 
 
+def leaves_out_steps(content: bytes) -> bool:
+    """Whether it would train for as many as there are by default, which is two thousand and as good as three."""
+    try:
+        training = tomllib.loads(content.decode()).get("training", {})
+    except ValueError:
+        return False
+    return isinstance(training, dict) and "steps" not in training
+
+
 def run(content: bytes, folder: Path, capsys: pytest.CaptureFixture[str]) -> int:
     (folder / "mutated.toml").write_bytes(content)
     words = ["run", str(folder / "mutated.toml"), "--runs", str(folder / "runs"), "-q"]
+    words += ["training.steps=3"] * leaves_out_steps(content)
     code = cli.guarded(lambda: cli.app(words))
     out, err = capsys.readouterr()
     if code == 0:
@@ -111,6 +123,13 @@ def run(content: bytes, folder: Path, capsys: pytest.CaptureFixture[str]) -> int
         assert len(err.splitlines()) == 1, err
         assert "error of ours" not in err
     return code
+
+
+def test_steps_that_are_left_out_are_those_by_default():
+    tree = tomllib.loads(GOOD)
+    del tree["training"]["steps"]
+    assert leaves_out_steps(tomli_w.dumps(tree).encode())
+    assert resolve(tree, "here")["training"]["steps"] == Training().steps
 
 
 @pytest.mark.parametrize(
@@ -125,7 +144,7 @@ def test_a_mutated_configuration_is_run_or_refused(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr("unbraid.reports.page.write_report", lambda runs, path: path)  # drawing is tested elsewhere
+    monkeypatch.setattr("unbraid.working.write_report", lambda runs, path: path)  # drawing is tested elsewhere
     codes: list[int] = []
 
     @settings(

@@ -10,7 +10,7 @@ import unbraid
 PACKAGE = Path(unbraid.__file__).parent
 
 LAYERS = [
-    {"axes", "errors", "randomness"},
+    {"axes", "environment", "errors", "randomness"},
     {"config", "codes", "files"},
     {"members", "checkpoints", "runs", "progress", "signals"},
     {"capture"},

@@ -92,7 +92,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
     watcher = Silent()
     execute(run, watcher)
     said = capsys.readouterr().err.splitlines()
-    assert any(damaged.stem in sentence and "damaged" in sentence for sentence in said)
+    assert any(damaged.stem in sentence and "is damaged" in sentence for sentence in said)
     assert results(run) == results(never_stopped)
 
 

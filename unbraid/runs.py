@@ -14,26 +14,23 @@ Weights and state are safetensors, everything else is text; nothing is pickled.
 
 import json
 import os
-import platform
 import shlex
 import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from filelock import FileLock, Timeout
 
 from unbraid.config import Tree, nearest, read_toml
+from unbraid.environment import environment
 from unbraid.errors import Refusal
 from unbraid.files import read_record, write_bytes, write_json
 
 FORMAT = 1
-PACKAGES = ("unbraid", "torch", "numpy", "scipy", "safetensors", "pydantic")
 
 
 @dataclass(frozen=True)
@@ -110,6 +107,11 @@ class Run:
 
     def set_status(self, state: str, sentence: str, seconds: float = 0.0) -> None:
         write_json(self.path / "status.json", {"state": state, "sentence": sentence, "seconds": round(seconds, 3)})
+
+    def environment_changes(self) -> list[str]:
+        """What is different now from when the run began."""
+        then, now = read_record(self.path / "environment.json"), environment()
+        return [f"{key} was {then.get(key)} and is now {now[key]}" for key in now if then.get(key) != now[key]]
 
     def scores(self) -> Tree:
         if not (self.path / "scores.json").is_file():
@@ -236,39 +238,3 @@ def read_log(path: Path) -> list[Tree]:
     """Every whole line; a last one still being written is left out."""
     lines = path.read_text().split("\n")[:-1] if path.is_file() else []
     return [json.loads(line) for line in lines]
-
-
-def environment() -> dict[str, Any]:
-    """What a result may depend on beyond its configuration."""
-    import torch  # here, because listing and reporting need no torch
-
-    return {
-        "python": platform.python_version(),
-        "machine": platform.platform(),
-        "packages": {name: metadata.version(name) for name in PACKAGES},
-        "threads": torch.get_num_threads(),
-        "commit": _commit(),
-    }
-
-
-def environment_changes(run: Run) -> list[str]:
-    """What is different now from when the run began."""
-    then, now = read_record(run.path / "environment.json"), environment()
-    return [f"{key} was {then.get(key)} and is now {now[key]}" for key in now if then.get(key) != now[key]]
-
-
-def _commit() -> str | None:
-    """The commit of the code that runs, with `+` if it was changed since; None outside a checkout."""
-    here = Path(__file__).parent
-
-    def git(*words: str) -> str | None:
-        try:
-            done = subprocess.run(["git", "-C", here, *words], capture_output=True, text=True, timeout=10, check=False)
-        except OSError:
-            return None
-        return done.stdout.strip() if done.returncode == 0 else None
-
-    if git("ls-files", "--error-unmatch", "runs.py") is None:
-        return None
-    commit = git("rev-parse", "HEAD")
-    return f"{commit}+" if commit and git("status", "--porcelain", "--", str(here)) else commit

@@ -10,7 +10,7 @@ from unbraid.config import Tree
 from unbraid.errors import Missing
 from unbraid.progress import Bar, Lines, OneOfMany, Silent, Watcher
 from unbraid.reports.page import write_report
-from unbraid.runs import Run, environment_changes
+from unbraid.runs import Run
 from unbraid.signals import StopSignals
 from unbraid.studies.claims import Claim
 from unbraid.studies.plans import Study, asked_of
@@ -21,7 +21,7 @@ from unbraid.sweeps.prepare import gather_shards, overridden, prepare
 def finish(run: Run, watcher: Watcher, how_to_go_on: str) -> Path:
     """Do whatever a run still needs, and write its report."""
     with run.locked(), StopSignals(how_to_go_on) as signals:
-        for change in environment_changes(run):
+        for change in run.environment_changes():
             watcher.say(f"note: {change}; the bits may differ from an uninterrupted run")
         execute(run, watcher, signals)
         watcher.stage("writing the report")

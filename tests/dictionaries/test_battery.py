@@ -1,6 +1,7 @@
 """What every dictionary promises, over the registry of activations: list a kind here and it is tested."""
 
 import tomllib
+from functools import cache
 
 import numpy as np
 import pytest
@@ -178,9 +179,14 @@ def begin(dictionary, seeds, mechanisms=MECHANISMS):
     return State.start(dictionary, DIMENSIONS, mechanisms, seeds)
 
 
+@cache
+def batch(position):
+    return WORLD.batch(position, TRAINING.batch).x
+
+
 def go(state, until, mechanisms=MECHANISMS):
     while state.step < until:
-        step(state, WORLD.batch(state.step, TRAINING.batch).x, TRAINING, mechanisms)
+        step(state, batch(state.step), TRAINING, mechanisms)
     return state.tensors()
 
 

@@ -13,6 +13,7 @@ from unbraid.studies.results import Results
 from unbraid.sweeps import judged as judged_module
 from unbraid.sweeps.execute import works
 
+pytestmark = pytest.mark.usefixtures("undrawn")  # but the run that tests share is made before, and drawn
 SITE = "blocks.0.hook_resid_post"
 
 

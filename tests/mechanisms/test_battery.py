@@ -2,6 +2,7 @@
 
 import tomllib
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -116,6 +117,8 @@ CASES = [(name, example) for name, examples in EXAMPLES.items() for example in e
 
 SWITCHED = [(name, example) for name, example in CASES if example.off is not None]
 COSTLY = [(name, example) for name, example in CASES if MECHANISMS[name].penalty is not Mechanism.penalty]
+ENDS: dict[str, dict[str, torch.Tensor]] = {}
+"""What several tests train alike, trained once."""
 
 over_examples = pytest.mark.parametrize(("name", "example"), CASES)
 over_dictionaries = pytest.mark.parametrize("dictionary", DICTIONARIES, ids=["relu", "topk", "batchtopk"])
@@ -151,16 +154,30 @@ def relabelled(tensors, order):
     return {name: t[:, order].clone() if t.ndim > 1 and "pre_bias" not in name else t for name, t in kept.items()}
 
 
+@cache
+def batch(position, samples):
+    return WORLD.batch(position, samples).x
+
+
 def go(state, training, mechanisms, until=TRAINING.steps):
     dtype = state.stack.encoder.dtype
     while state.step < until:
-        step(state, WORLD.batch(state.step, training.batch).x.to(dtype), training, mechanisms)
+        step(state, batch(state.step, training.batch).to(dtype), training, mechanisms)
     return state.tensors()
 
 
-def end(dictionary, mechanisms, seeds, rates=None):
+def end(dictionary, mechanisms, seeds, rates=None, relabel=None):
     training = across([TRAINING.model_copy(update={"learning_rate": rate}) for rate in rates or [0.02] * len(seeds)])
-    return go(begin(dictionary, mechanisms, seeds), training, mechanisms)
+    return go(begin(dictionary, mechanisms, seeds, relabel), training, mechanisms)
+
+
+def end_of_two(name, example, settings, dictionary):
+    """Of two members with these settings, or with what is beside the mechanism alone where they are None."""
+    chosen = records(name, example, settings)
+    trained = f"{dictionary!r} {chosen!r}"
+    if trained not in ENDS:
+        ENDS[trained] = end(dictionary, stacked([chosen] * 2), [0, 1])
+    return ENDS[trained]
 
 
 def assert_same(tensors, others, tolerance=1e-9):
@@ -183,9 +200,7 @@ def test_its_settings_survive_toml_and_its_presence_switches_it_on(name, example
 @over_dictionaries
 @over_examples
 def test_it_does_something(name, example, dictionary):
-    acting = stacked([records(name, example, example.settings)] * 2)
-    plain = stacked([records(name, example, None)] * 2)
-    a, b = end(dictionary, acting, [0, 1]), end(dictionary, plain, [0, 1])
+    a, b = (end_of_two(name, example, settings, dictionary) for settings in (example.settings, None))
     changed = (a["stack.encoder"] - b["stack.encoder"]).abs().amax((1, 2))
     assert (changed > 1e-3).all()
 
@@ -193,9 +208,7 @@ def test_it_does_something(name, example, dictionary):
 @over_dictionaries
 @pytest.mark.parametrize(("name", "example"), SWITCHED)
 def test_off_is_identity(name, example, dictionary):
-    off = stacked([records(name, example, example.off)] * 2)
-    plain = stacked([records(name, example, None)] * 2)
-    ours, theirs = end(dictionary, off, [0, 1]), end(dictionary, plain, [0, 1])
+    ours, theirs = (end_of_two(name, example, settings, dictionary) for settings in (example.off, None))
     assert_same({key: t for key, t in ours.items() if key in theirs}, theirs, tolerance=1e-12)
 
 
@@ -214,8 +227,8 @@ def test_company_does_not_matter(name, example, dictionary):
 @over_examples
 def test_relabelling_features_commutes_with_training_unless_it_says_otherwise(name, example, dictionary):
     mechanisms, order = stacked([records(name, example, example.settings)] * 2), [3, 0, 7, 1, 6, 2, 5, 4]
-    plain = go(begin(dictionary, mechanisms, [0, 1]), TRAINING, mechanisms)
-    other = relabelled(go(begin(dictionary, mechanisms, [0, 1], order), TRAINING, mechanisms), range(8))
+    plain = end_of_two(name, example, example.settings, dictionary)
+    other = relabelled(end(dictionary, mechanisms, [0, 1], relabel=order), range(8))
     if any(mechanism.ordered for mechanism in mechanisms.values()):
         assert (relabelled(plain, order)["stack.encoder"] - other["stack.encoder"]).abs().max() > 1e-3
     else:
@@ -297,7 +310,7 @@ def test_the_fast_step_is_the_readable_one(name, example, activation, bias):
         state.stack.encoder_bias.copy_(bias + 0.01 * torch.arange(40).expand(2, 40) / 40)  # no ties where x is 0
     training = TRAINING.model_copy(update={"learning_rate": 0.002})
     for position in range(7):
-        x = WORLD.batch(position, 64).x
+        x = batch(position, 64)
         ours, theirs = fast_step(fast, Inputs(x), training, mechanisms), step(slow, x, training, mechanisms)
         for key, cost in theirs.terms.items():
             torch.testing.assert_close(ours.terms[key], cost, rtol=1e-5, atol=1e-5)

@@ -12,7 +12,6 @@ from unbraid.metrics.kl_spread import (
     expected_sharpness,
     kl_mean,
     kl_std,
-    published_kappa,
     smallest_sharp,
     temperature,
 )
@@ -136,9 +135,3 @@ def test_statistics_are_measured_over_tokens(rng):
     variances = torch.from_numpy(1.5 * np.exp(rng.normal(0, 0.4, (20_000, 4))))
     found = Statistics.of(means, variances)
     assert (found.means, found.variance, found.log_deviation) == pytest.approx((0.3, 1.5, 0.4), rel=0.02)
-
-
-def test_the_published_temperatures_are_a_base_times_the_width():
-    assert [published_kappa(base, 19) for base in (0.25, 0.005, 0.00025)] == pytest.approx(
-        [0.43, 0.0086, 0.00043], rel=0.01
-    )

@@ -10,7 +10,9 @@ import pytest
 
 from unbraid.config import to_toml
 from unbraid.files import json_bytes, write_arrays, write_bytes, write_json
-from unbraid.reports.canvas import Picture, Plate
+from unbraid.reports.canvas import Plate
+from unbraid.reports.figures import draw
+from unbraid.reports.findings import Findings
 from unbraid.reports.page import write_report
 from unbraid.runs import Run
 
@@ -184,8 +186,13 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
     return run, write_report([run], run.path / "report.html")
 
 
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages with an empty picture, for tests of what is written."""
-    plate = Plate("Scores", "A caption", [Picture("nothing", b"", "nothing")])
-    monkeypatch.setattr("unbraid.reports.page.draw", lambda findings: [plate])
+@pytest.fixture(scope="module")
+def plates(findings: Findings) -> list[Plate]:
+    """All there are of a module's findings, drawn once for all its tests that only look at them."""
+    return draw(findings)
+
+
+@pytest.fixture(scope="module")
+def plate(plates: list[Plate]) -> Callable[[str], Plate]:
+    """The one of this heading."""
+    return {one.heading: one for one in plates}.__getitem__

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from unbraid.files import read_arrays
-from unbraid.reports.findings import flat_sweep, read_findings, sweep_size
+from unbraid.reports.configurations import flat_sweep, sweep_size
+from unbraid.reports.findings import read_findings
 
 
 def test_tables_and_curves_follow_the_members_through_the_stacks(make_run):

@@ -162,7 +162,8 @@ def test_the_source_is_matched_to_the_generator_not_to_its_label(findings: Findi
 
 
 @pytest.mark.parametrize("change", [{"dimensions": 128}, {"strength": "uniform"}, {"noise": 0.1}])
-def test_another_world_has_nothing_beside_it(change: dict[str, Any], tmp_path: Path):
+def test_another_world_has_nothing_beside_it(change: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("unbraid.reports.matrix_figures.png", lambda figure: b"")
     findings = read_findings(write_grid(tmp_path / "other", tracked=False, **change))
     grid = grids(findings)[0]
     assert published(findings, grid.first(), grid.across) is None

@@ -279,6 +279,7 @@ def test_without_a_truth_the_first_mechanism_alone_and_those_that_explain_most_a
     assert len(names) == 5
 
 
+@pytest.mark.usefixtures("unsaved")
 def test_scores_on_a_model_stand_beside_the_others(findings: Findings, ladder: Ladder):
     """Each mechanism adds .004 to every probe, whatever the L0."""
     assert findings.settings[0].value("probe_1") == 0.66
@@ -335,8 +336,13 @@ def test_a_run_without_cases_has_none_of_these(make_run):
         assert not draw_plate(findings).pictures
 
 
-def test_bars_lines_and_small_plots_are_rendered(findings: Findings, ladder: Ladder):
-    for picture in (*correlations(findings).pictures, *probing(findings).pictures, rung_figures._l0(findings, ladder)):
+def test_bars_lines_forests_and_small_plots_are_rendered(
+    findings: Findings, ladder: Ladder, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("unbraid.reports.addition_figures.SHOWN", ("recovered",))
+    drawn = [picture for plate in (correlations, probing, additions) for picture in plate(findings).pictures]
+    assert len(drawn) == 3
+    for picture in (*drawn, rung_figures._l0(findings, ladder)):
         assert picture is not None
         assert picture.png.startswith(b"\x89PNG\r\n")
 

@@ -10,15 +10,13 @@ from tests.reports.languages import FLOOR, LABELS, WORDS, write_languages
 from unbraid.files import write_json
 from unbraid.metrics import uniformity
 from unbraid.reports.canvas import blank
-from unbraid.reports.figures import draw
 from unbraid.reports.findings import Findings, read_findings
-from unbraid.reports.head_maps import LEAST, _name_tokens, chosen_maps, draw_map, head_maps, may_be_seen, watched_text
-from unbraid.reports.irrep_figures import _draw, _dress, by_irrep, kind_look, kinds
-from unbraid.reports.language_figures import predictions
+from unbraid.reports.head_maps import LEAST, _name_tokens, draw_map, may_be_seen, watched_text
+from unbraid.reports.irrep_figures import _draw, _dress, kind_look, kinds
 from unbraid.reports.page import write_report
 from unbraid.reports.published_uniformity import reported
 from unbraid.reports.text_sentences import details
-from unbraid.reports.uniformity_tables import classify, head_table, what_heads_do
+from unbraid.reports.uniformity_tables import head_table, what_heads_do
 
 
 @pytest.fixture(scope="module")
@@ -32,13 +30,13 @@ def cells(html: str, row: str) -> list[str]:
     return re.findall(r"<td[^>]*>(.*?)</td>", found)
 
 
-def test_kinds_of_head_are_drawn_apart_with_their_numbers(findings):
-    plate = by_irrep(findings)
-    assert [picture.name for picture in plate.pictures] == ["sharpness-by-irrep", "row-std-by-irrep"]
-    assert "kappa 0.25: ℓ0 0.200, ℓ1 0.450, ℓ2 0.700; kappa 0.005: ℓ0 0.200" in plate.pictures[0].alt
-    assert "ℓ0 0.0300, ℓ1 0.0400, ℓ2 0.0500" in plate.pictures[1].alt
-    assert "at most" not in plate.caption
-    assert "The most that any head can have of row_std is 0.333 at 6 tokens." in plate.caption
+def test_kinds_of_head_are_drawn_apart_with_their_numbers(plate):
+    drawn = plate("How uniformly each kind of head looks")
+    assert [picture.name for picture in drawn.pictures] == ["sharpness-by-irrep", "row-std-by-irrep"]
+    assert "kappa 0.25: ℓ0 0.200, ℓ1 0.450, ℓ2 0.700; kappa 0.005: ℓ0 0.200" in drawn.pictures[0].alt
+    assert "ℓ0 0.0300, ℓ1 0.0400, ℓ2 0.0500" in drawn.pictures[1].alt
+    assert "at most" not in drawn.caption
+    assert "The most that any head can have of row_std is 0.333 at 6 tokens." in drawn.caption
     assert len({kind_look(kind).colour for kind in ("ℓ0", "ℓ1", "ℓ2", "ℓ3", "ℓ5", "softmax")}) == 6
 
 
@@ -86,11 +84,6 @@ def test_heads_in_numbers_are_means_over_replicates_with_the_seeds_word(findings
     assert cells(html, "head 8 (ℓ2)")[3] == "0.900"
 
 
-@pytest.mark.parametrize("value", [0.0, 0.05, 0.0501, 0.1, 0.1001])
-def test_the_seeds_word_is_that_of_the_metric(value: float):
-    assert classify(value) == uniformity.classify(value)
-
-
 def test_what_may_not_be_seen_is_missing_and_what_is_not_seen_is_dark():
     """Three tokens: the second looks at itself alone; later keys are missing, an allowed key with 0 is not."""
     pattern = np.array([[1, 0, 0], [0, 1, 0], [0.5, 0.499, 0.001]])[None, None, None]
@@ -108,14 +101,14 @@ def test_what_may_not_be_seen_is_missing_and_what_is_not_seen_is_dark():
     assert axes.images[0].get_clim() == (LEAST, 0)
 
 
-def test_maps_are_of_the_last_layer_with_each_heads_numbers(findings):
+def test_maps_are_of_the_last_layer_with_each_heads_numbers(findings, plate):
     seen = watched_text(findings, findings.settings[1])
     assert seen is not None
     assert seen.title(2) == "head 2: ℓ0\nrow_std 0.110, sharpness 0.30"
-    plate = head_maps(findings)
-    assert [picture.name for picture in plate.pictures] == ["head-maps-1-kappa-0.25", "head-maps-2-kappa-0.005"]
-    assert plate.numbers.count("<details>") == 2
-    (chosen,) = chosen_maps(findings).pictures
+    every = plate("What every head looks at")
+    assert [picture.name for picture in every.pictures] == ["head-maps-1-kappa-0.25", "head-maps-2-kappa-0.005"]
+    assert every.numbers.count("<details>") == 2
+    (chosen,) = plate("The sharpest and the flattest heads").pictures
     assert "kappa 0.25: head 8: ℓ2, row_std 0.110, sharpness 0.90 and head 0: ℓ0, row_std 0.020" in chosen.alt
 
 
@@ -125,13 +118,14 @@ def test_tokens_that_cannot_be_seen_are_named():
     assert [label.get_text() for label in axes.get_xticklabels()] == ["␣", "a", "↵", r"\$", "b", "a"]
 
 
-def test_a_page_of_language_models_has_no_raw_name_of_a_score(findings, tmp_path: Path):
+def test_a_page_of_language_models_has_no_raw_name_of_a_score(findings, plates, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("unbraid.reports.page.draw", lambda findings: plates)
     page = write_report([findings.run], tmp_path / "page.html").read_text()
     assert not re.findall(r"(?:row_std|sharpness|kl|variance|mean|sharp|medium)_(?:l\d|mean|heads|distance)", page)
     for heading in ("How uniformly each kind of head looks", "What every head looks at", "Training"):
         assert f">{heading}</h2>" in page
     assert "Sharpness of ℓ2 heads" in page
-    names = [picture.name for plate in draw(findings) for picture in plate.pictures]
+    names = [picture.name for plate in plates for picture in plate.pictures]
     assert len(names) == len(set(names))
 
 
@@ -156,8 +150,8 @@ def test_better_and_worse_are_told_once_beside_the_first_setting(tmp_path: Path)
     assert worse == "Predicting worse than kappa 0.25, by perplexity: kappa 2: +0.1250 [+0.02500, +0.2250]."
 
 
-def test_predictions_stand_beside_counting_pairs(findings):
-    (picture,) = predictions(findings).pictures
+def test_predictions_stand_beside_counting_pairs(plate):
+    (picture,) = plate("How well they predict").pictures
     assert picture.name == "forest-perplexity"
     assert picture.alt.startswith("Dot plot of Perplexity: kappa 0.25 8.500 ")
     assert picture.alt.endswith("; counting pairs 9.000.")

@@ -1,6 +1,7 @@
 """What a report of models shows follows from what is on disk."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,15 +13,14 @@ from tests.reports.pupils import ASKED, HEADS, LAYERS, SUPPORT, WORDS, write_mod
 from unbraid.config import Tree, merge
 from unbraid.reports.canvas import Plate
 from unbraid.reports.cost_figures import costs, differences
-from unbraid.reports.figures import draw
 from unbraid.reports.findings import Findings, read_findings
 from unbraid.reports.forest_figures import forests, row_look
 from unbraid.reports.head_tables import head_table
-from unbraid.reports.heat_figures import chosen_heads, gallery
+from unbraid.reports.heat_figures import chosen_heads
 from unbraid.reports.learning_figures import learning
 from unbraid.reports.page import write_report
 from unbraid.reports.published_accuracy import published_accuracies
-from unbraid.reports.seed_figure import seed_figures, tick_step
+from unbraid.reports.seed_figure import tick_step
 from unbraid.reports.sentences import details, headline, what_was_run
 from unbraid.reports.sight_figures import routes, sights
 from unbraid.reports.tasks import drawn, tasks
@@ -82,7 +82,7 @@ def test_the_headline_is_the_first_setting_of_each_task(findings):
 
 def test_differences_from_another_task_are_not_told(findings):
     other = [{**one, "reference": 0} for one in findings.differences]
-    said = " ".join(details(Findings(**{**vars(findings), "differences": other})))
+    said = " ".join(details(replace(findings, differences=other)))
     assert "On one_fact, fewer" in said
     assert "counting" not in said
 
@@ -95,8 +95,8 @@ def test_of_one_task_the_best_setting_is_told(tmp_path):
     assert "without" not in headline(read_findings(write_models(tmp_path, "ratios", tasks=("ratio",))))
 
 
-def test_forests_have_a_picture_a_score_and_task(findings):
-    pictures = {picture.name: picture for picture in forests(findings).pictures}
+def test_forests_have_a_picture_a_score_and_task(plate):
+    pictures = {picture.name: picture for picture in plate("Scores by task").pictures}
     assert set(pictures) == {f"forest-{score}-{task}" for score in ("accuracy", "support_best") for task in TASKS}
     assert "none 0.980 [0.970, 0.990]; orthogonality 0.710" in pictures["forest-accuracy-counting"].alt
 
@@ -119,7 +119,7 @@ def test_what_is_possible_without_the_question_is_drawn_apart_from_rules_of_thum
     assert (0.61, 0.61) in across
 
 
-def test_where_there_is_no_room_rows_are_drawn_evenly_and_it_is_said(tmp_path, findings, monkeypatch):
+def test_where_there_is_no_room_rows_are_drawn_evenly_and_it_is_said(tmp_path, plates, monkeypatch):
     """Of twelve cases with accuracies 0.12, 0.11 … 0.01 the eight that are drawn go from the first to the last."""
     cases = [f"case-{place:02d}" for place in range(12)]
     accuracies = {case: (12 - place) / 100 for place, case in enumerate(cases)}
@@ -131,11 +131,12 @@ def test_where_there_is_no_room_rows_are_drawn_evenly_and_it_is_said(tmp_path, f
     kept = [row.place for row in drawn(many, rows)]
     assert kept == [round(place) for place in np.linspace(0, 11, 8)]
     assert len({(row_look(row).colour, row_look(row).marker) for row in rows}) == 12
-    for plate in (learning(many), sights(many), routes(many), chosen_heads(many)):
+    telling = [learning(many), routes(many), chosen_heads(many)]
+    for plate in (*telling, sights(many)):
         assert "Drawn: 8 of 12 settings a task" in plate.caption, plate.heading
-    for plate in (learning(many), routes(many), chosen_heads(many)):
+    for plate in telling:
         assert [case for case in cases if case in plate.pictures[0].alt] == [cases[place] for place in kept]
-    assert "Drawn" not in learning(findings).caption
+    assert not [plate.heading for plate in plates if "Drawn" in plate.caption]
 
 
 def test_what_a_case_costs_is_paired_with_the_first_case_at_equal_sizes(tmp_path):
@@ -151,8 +152,8 @@ def test_what_a_case_costs_is_paired_with_the_first_case_at_equal_sizes(tmp_path
     assert names == [f"cost-{score}-{task}" for score in ("accuracy", "support_best") for task in TASKS]
 
 
-def test_learning_ends_where_the_log_does(findings):
-    pictures = {picture.name: picture.alt for picture in learning(findings).pictures}
+def test_learning_ends_where_the_log_does(plate):
+    pictures = {picture.name: picture.alt for picture in plate("Learning").pictures}
     assert set(pictures) == {f"learning-{task}" for task in TASKS}
     assert "none ends at 0.75" in pictures["learning-one-fact"]
 
@@ -171,7 +172,7 @@ def test_a_long_story_is_cut_after_the_last_question_there_is_room_for(findings)
     long = {**asked, "support": [SUPPORT, [20, 21], [33]]}
     stories = [{"members": {"0": [long]}}, *findings.stories[1:]]
     patterns = {"pattern.0": np.ones((1, 1, 1, 64, 64), np.float16)}
-    other = Findings(**{**vars(findings), "stories": stories, "tables": [patterns, *findings.tables[1:]]})
+    other = replace(findings, stories=stories, tables=[patterns, *findings.tables[1:]])
     one = watched(other, findings.settings[0])
     whole = watched(other, findings.settings[0], whole=True)
     assert one is not None
@@ -180,16 +181,16 @@ def test_a_long_story_is_cut_after_the_last_question_there_is_room_for(findings)
     assert (whole.asked, whole.answer) == (47, "c")
 
 
-def test_chosen_heads_are_those_that_attend_most_and_the_gallery_has_all(findings):
+def test_chosen_heads_are_those_that_attend_most_and_the_gallery_has_all(findings, plate):
     one = watched(findings, findings.settings[0])
     assert one is not None
     layer, head = np.unravel_index(one.support_mass.argmax(), one.support_mass.shape)
-    alt = chosen_heads(findings).pictures[0].alt
+    alt = plate("Where chosen heads look").pictures[0].alt
     assert f"none: head {layer}.{head} gives {one.support_mass.max():.2f}" in alt
-    plate = gallery(findings)
-    assert [picture.name for picture in plate.pictures] == [f"gallery-{task}-{row}" for task in TASKS for row in (1, 2)]
-    assert f"all {LAYERS * HEADS} heads" in plate.pictures[0].alt
-    assert plate.numbers.count("<details>") == 4
+    every = plate("All heads")
+    assert [picture.name for picture in every.pictures] == [f"gallery-{task}-{row}" for task in TASKS for row in (1, 2)]
+    assert f"all {LAYERS * HEADS} heads" in every.pictures[0].alt
+    assert every.numbers.count("<details>") == 4
 
 
 def test_heads_in_numbers_are_those_of_the_tables(findings):
@@ -205,8 +206,8 @@ def test_the_seeds_figure_has_its_ticks(tokens, step):
     assert tick_step(tokens) == step
 
 
-def test_the_seeds_figure_has_its_size(findings):
-    pictures = seed_figures(findings).pictures
+def test_the_seeds_figure_has_its_size(plate):
+    pictures = plate("The seed's figure").pictures
     assert len(pictures) == 4
     assert imread(io.BytesIO(pictures[0].png)).shape[:2] == (800, 1000)
     assert "head 0, last layer" in pictures[0].alt
@@ -276,7 +277,8 @@ def test_the_seeds_table_is_left_out_of_any_other_run(findings):
     assert published_accuracies(findings).pictures == []
 
 
-def test_a_page_of_models_has_every_plate_and_no_dictionary(findings, tmp_path: Path):
+def test_a_page_of_models_has_every_plate_and_no_dictionary(findings, plates, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("unbraid.reports.page.draw", lambda findings: plates)
     page = write_report([findings.run], tmp_path / "page.html").read_text()
     headings = (
         "Scores by task",
@@ -289,12 +291,12 @@ def test_a_page_of_models_has_every_plate_and_no_dictionary(findings, tmp_path: 
     for heading in headings:
         assert f">{heading}</h2>" in page, heading
     assert "dictionar" not in page.split("<footer>")[0].replace("random dictionary", "")
-    names = [picture.name for plate in draw(findings) for picture in plate.pictures]
+    names = [picture.name for plate in plates for picture in plate.pictures]
     assert len(names) == len(set(names))
     assert "loss-orthogonality" in names
 
 
-def test_a_page_of_several_runs_has_a_table_of_models(findings, tmp_path: Path):
+def test_a_page_of_several_runs_has_a_table_of_models(findings, undrawn, tmp_path: Path):
     page = write_report([findings.run, findings.run], tmp_path / "both.html").read_text()
     assert "best setting" in page
     assert "Accuracy" in page

@@ -2,11 +2,10 @@
 
 import pytest
 
-from unbraid.metrics import uniformity
-from unbraid.reports import head_words
 from unbraid.reports.findings import Score, Setting
 from unbraid.reports.head_words import which
-from unbraid.reports.words import METRICS, estimate, in_order, interval, number, seconds, wording, wording_of
+from unbraid.reports.metric_words import METRICS
+from unbraid.reports.words import estimate, in_order, interval, number, seconds, wording, wording_of
 
 
 @pytest.mark.parametrize(
@@ -88,7 +87,3 @@ def test_scores_by_kind_of_head_have_words_and_stand_after_that_of_all():
         *("perplexity", "row_std", "row_std_l0", "sharpness", "sharpness_l0", "sharpness_l1"),
         *("seconds", "novel"),
     ]
-
-
-def test_the_thresholds_are_those_of_the_metric():
-    assert (head_words.MEDIUM, head_words.SHARP) == (uniformity.MEDIUM, uniformity.SHARP)

@@ -2,7 +2,9 @@
 
 import json
 import os
+import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -47,10 +49,10 @@ training.steps = 61
 WEAK, STRONG = {"mechanisms.sparsity.weight": 0.01}, {"mechanisms.sparsity.weight": 30.0}
 
 
-@pytest.fixture
-def claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two claims about one study: a cost that silences everything leaves fewer firing, and recovery beyond chance."""
-    study = tmp_path / "tiny.toml"
+@pytest.fixture(scope="module")
+def two_claims(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Claim]:
+    """About one study: a cost that silences everything leaves fewer firing, and recovery beyond chance."""
+    study = tmp_path_factory.mktemp("study") / "tiny.toml"
     study.write_text(TINY)
     fires = Part(
         what="L0, weak minus strong", statistic=Difference(metric="l0", of=WEAK, minus=STRONG), rule=Above(margin=0.5)
@@ -62,14 +64,21 @@ def claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Claim(id="000-nothing", seed="000", statement="It recovers nothing.", published="0.2", study=str(study),
               parts=(fires, chance), figures=("score-mmcs",)),
     ]  # fmt: skip
-    monkeypatch.setattr(ledger, "CLAIMS", {claim.id: claim for claim in made})
+    return {claim.id: claim for claim in made}
 
 
-@pytest.fixture(autouse=True)
-def quickly_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def claims(two_claims: dict[str, Claim], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "CLAIMS", dict(two_claims))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quickly_drawn() -> Iterator[None]:
     """Reports with one picture, which is not a picture."""
     plate = Plate("Scores", "A caption", [Picture("score-mmcs", b"dots", "dots")])
-    monkeypatch.setattr("unbraid.reports.page.draw", lambda findings: [plate])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("unbraid.reports.page.draw", lambda findings: [plate])
+        yield
 
 
 def unbraid(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
@@ -81,6 +90,22 @@ def unbraid(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, st
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
     return tmp_path / "runs"
+
+
+@pytest.fixture(scope="module")
+def finished(two_claims: dict[str, Claim], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the run that both claims share, trained once."""
+    folder = tmp_path_factory.mktemp("finished") / "runs"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ledger, "CLAIMS", two_claims)
+        assert cli.guarded(lambda: cli.app(["claims", "-q", "--runs", str(folder)])) == 0
+    return folder
+
+
+@pytest.fixture
+def trained(finished: Path, runs: Path) -> Path:
+    """The folder of runs with a copy of it: nothing has to be trained to judge the two claims."""
+    return Path(shutil.copytree(finished, runs))
 
 
 def entries(out: str) -> dict[str, dict]:
@@ -104,7 +129,7 @@ def test_claims_share_a_run_and_reuse_it(claims: None, runs: Path, capsys: pytes
     assert (run.path / "scores.json").stat().st_mtime_ns == written
 
 
-def test_another_scale_is_another_run(claims: None, runs: Path, capsys: pytest.CaptureFixture[str]):
+def test_another_scale_is_another_run(claims: None, trained: Path, runs: Path, capsys: pytest.CaptureFixture[str]):
     for scale in ("small", "standard"):
         code, _, err = unbraid(capsys, "claims", "000-sparser", "-q", "--scale", scale, "--runs", runs)
         assert code == 0, err
@@ -114,7 +139,7 @@ def test_another_scale_is_another_run(claims: None, runs: Path, capsys: pytest.C
 
 
 def test_a_stopped_study_goes_on(
-    claims: None, runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    claims: None, runs: Path, finished: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     def interrupt(watcher: Silent, stack: int, line: dict) -> None:
         if line["step"] == 30:
@@ -129,11 +154,12 @@ def test_a_stopped_study_goes_on(
     assert run.status()["state"] == "stopped"
     assert not (run.stack(0) / "scores.json").is_file()
     assert unbraid(capsys, "claims", "000-sparser", "-q", "--runs", runs)[0] == 0
-    unbraid(capsys, "claims", "000-sparser", "-q", "--runs", tmp_path / "whole")
-    assert run.scores() == Run(tmp_path / "whole" / run.name).scores()
+    assert run.scores() == Run(finished / run.name).scores()
 
 
-def test_the_page_has_every_claim_and_needs_nothing_else(claims: None, runs: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_page_has_every_claim_and_needs_nothing_else(
+    claims: None, trained: Path, runs: Path, capsys: pytest.CaptureFixture[str]
+):
     code, out, _ = unbraid(capsys, "claims", "--runs", runs)
     assert code == 0
     assert "✓ holds" in out
@@ -152,7 +178,7 @@ def test_the_page_has_every_claim_and_needs_nothing_else(claims: None, runs: Pat
 
 
 def test_a_figure_that_was_not_drawn_is_said_to_be_missing(
-    claims: None, runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    claims: None, trained: Path, runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     changed = ledger.CLAIMS["000-nothing"].model_copy(update={"figures": ("score-mmcs", "score-none")})
     monkeypatch.setitem(ledger.CLAIMS, "000-nothing", changed)
@@ -163,7 +189,7 @@ def test_a_figure_that_was_not_drawn_is_said_to_be_missing(
 
 
 def test_a_claim_not_yet_run_is_said_to_be_so(
-    claims: None, runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    claims: None, trained: Path, runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     changed = ledger.CLAIMS["000-nothing"].model_copy(update={"overrides": {"small": ("training.steps=33",)}})
     monkeypatch.setitem(ledger.CLAIMS, "000-nothing", changed)
@@ -190,7 +216,7 @@ def absent(claims: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cla
 
 
 def test_a_study_whose_model_is_not_here_is_not_run_and_says_how_to_get_it(
-    absent: Claim, runs: Path, capsys: pytest.CaptureFixture[str]
+    absent: Claim, trained: Path, runs: Path, capsys: pytest.CaptureFixture[str]
 ):
     code, out, err = unbraid(capsys, "claims", "--json", "--runs", runs)
     assert code == 0, err

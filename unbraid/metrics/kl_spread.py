@@ -30,8 +30,6 @@ from unbraid.axes import Float, Tensor
 
 Rule = Literal["shared", "head"]
 """One κ for all heads, as published, or κ·√(dimension of the head)."""
-REFERENCE = 11
-"""The width at which the published κ is its base: κ = base·K/11, K of all heads together."""
 MEANS, VARIANCES = 48, 20
 """Points of the quadratures."""
 MOST = 1024
@@ -55,10 +53,6 @@ class Statistics:
         logarithms = variances.double().log()
         spread = means.double().var(0).mean()
         return cls(float(spread), math.exp(logarithms.mean()), float(logarithms.std()))
-
-
-def published_kappa(base: float, width: int) -> float:
-    return base * width / REFERENCE
 
 
 def temperature(kappa: float, rule: Rule, dimension: int) -> float:

@@ -11,6 +11,9 @@ from scipy.optimize import linear_sum_assignment
 
 from unbraid.axes import Float, Int, Tensor
 
+FOUND = 0.9
+"""The cosine from which a true feature counts as found."""
+
 
 def cosines(truth: Float[Tensor, "n d"], directions: Float[Tensor, "m f d"]) -> Float[Tensor, "m n f"]:
     """The cosine of every true with every learned direction; a zero row has cosine 0 with everything."""
@@ -64,6 +67,8 @@ def mcc(cosine: Float[Tensor, "m n f"], matched: Int[Tensor, "m n"]) -> Float[Te
     return matched_cosine(cosine, matched).sum(-1) / (matched >= 0).sum(-1)
 
 
-def recovered(cosine: Float[Tensor, "m n f"], matched: Int[Tensor, "m n"], at_least: float = 0.9) -> Float[Tensor, "m"]:
+def recovered(
+    cosine: Float[Tensor, "m n f"], matched: Int[Tensor, "m n"], at_least: float = FOUND
+) -> Float[Tensor, "m"]:
     """The share of true features whose one-to-one match has at least this cosine."""
     return (matched_cosine(cosine, matched) >= at_least).float().mean(-1)

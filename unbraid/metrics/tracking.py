@@ -11,11 +11,11 @@ change     1 - cos(direction of its entry before, direction of its entry now)
 import torch
 
 from unbraid.axes import Float, Int, Tensor
-from unbraid.metrics.recovery import cosines
+from unbraid.metrics.recovery import FOUND, cosines
 
 FATES = ("absent", "learned", "unlearned", "moved", "still")
 ABSENT, LEARNED, UNLEARNED, MOVED, STILL = range(len(FATES))
-THRESHOLD = 0.9
+THRESHOLD = FOUND
 
 
 def best_entry(

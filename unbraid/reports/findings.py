@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from unbraid.config import REPLICATES, Tree, combine, flatten, merge
+from unbraid.config import Tree
 from unbraid.errors import Refusal
 from unbraid.files import Arrays, read_arrays, read_json
+from unbraid.reports.configurations import case_configs, is_line, is_taught, is_text
 from unbraid.runs import Run, read_log
 
 MOST_LINES, MOST_PANELS, MOST_ROWS = 8, 4, 24
@@ -220,36 +220,6 @@ def read_setting(index: int, card: Tree) -> Setting:
     )
 
 
-def flat_sweep(config: Tree) -> dict[str, list[Any]]:
-    """The swept values by their dotted path, after the names of the cases."""
-    cases = {"case": list(config["cases"])} if config.get("cases") else {}
-    return {**cases, **flatten(config.get("sweep", {}))}
-
-
-def case_configs(config: Tree) -> list[Tree]:
-    """The configuration of every case; the one there is, where there are no cases."""
-    return [merge(config, case) for case in config.get("cases", {}).values()] or [config]
-
-
-def setting_configs(config: Tree) -> list[tuple[Tree, Tree]]:
-    """What was swept of every setting, and its configuration: its case's, with what its task needs."""
-    sweep = {path: values for path, values in flatten(config.get("sweep", {})).items() if path not in REPLICATES}
-    return list(combine({**config, "sweep": sweep}))
-
-
-def is_taught(config: Tree) -> bool:
-    """Whether models are, and nothing is learned from them."""
-    return _are_stories(config) and not is_line(config)
-
-
-def is_line(config: Tree) -> bool:
-    return _are_stories(config) and all(case.get("capture") is not None for case in case_configs(config))
-
-
-def is_text(config: Tree) -> bool:
-    return all(case.get("world", {}).get("kind") == "text" for case in case_configs(config))
-
-
 def badness(metric: str, value: float | None) -> float:
     """What to sort by so that the best comes first and what has no value last."""
     if value is None:
@@ -259,13 +229,6 @@ def badness(metric: str, value: float | None) -> float:
 
 def best_of(metric: str) -> str:
     return "lowest" if metric in LOWEST_FIRST else "highest"
-
-
-def sweep_size(config: Tree) -> tuple[int, int]:
-    """How many settings, and how many replicates of each."""
-    sweep = flat_sweep(config)
-    replicates = math.prod(len(sweep[path]) for path in REPLICATES if path in sweep)
-    return math.prod(len(values) for values in sweep.values()) // replicates, replicates
 
 
 def environment(run: Run) -> Tree:
@@ -278,10 +241,6 @@ def figure_paths(run: Run) -> dict[str, str]:
 
 def finite(values: Sequence[float | None]) -> list[float]:
     return [value for value in values if value is not None and math.isfinite(value)]
-
-
-def _are_stories(config: Tree) -> bool:
-    return all(case.get("world", {}).get("kind") == "stories" for case in case_configs(config))
 
 
 def _score(metric: str, card: Tree) -> Score:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from unbraid.config import REPLICATES
-from unbraid.reports.findings import Findings, Setting, flat_sweep
+from unbraid.reports.configurations import flat_sweep
+from unbraid.reports.findings import Findings, Setting
 
 ROWS = "dictionary.features"
 TITLE = 10.0

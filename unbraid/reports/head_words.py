@@ -1,10 +1,9 @@
 """Say what is measured of the heads of language models, of all or of those of one kind, and of beliefs behind them."""
 
+from unbraid.reports.thresholds import MEDIUM, SHARP
 from unbraid.reports.wording import Wording
 
 FACT = "a fact of the model"
-MEDIUM, SHARP = 0.05, 0.10
-"""The row_std above which the seed calls a head so; metrics/uniformity has them too."""
 
 HEADS = {
     "row_std": Wording(

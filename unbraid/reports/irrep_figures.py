@@ -21,8 +21,9 @@ from unbraid.reports.canvas import (
     short,
 )
 from unbraid.reports.findings import MOST_ROWS, Findings, Score, Setting, finite
-from unbraid.reports.head_words import MEDIUM, SHARP, which
+from unbraid.reports.head_words import which
 from unbraid.reports.score_figures import draw_row, row_key
+from unbraid.reports.thresholds import MEDIUM, SHARP
 from unbraid.reports.uniformity_tables import what_heads_do
 from unbraid.reports.words import MISSING, number, wording
 

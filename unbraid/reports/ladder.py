@@ -15,7 +15,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from unbraid.reports.findings import Findings, Setting, case_configs, flat_sweep
+from unbraid.reports.configurations import case_configs, flat_sweep
+from unbraid.reports.findings import Findings, Setting
 from unbraid.statistics.matched import Path, Paths
 
 STRENGTHS = ("mechanisms.sparsity.weight", "dictionary.activation.k")

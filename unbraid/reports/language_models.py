@@ -5,7 +5,7 @@ A report sees no model: what these settings are when nothing is written stands h
 """
 
 from unbraid.config import Tree
-from unbraid.reports.findings import setting_configs
+from unbraid.reports.configurations import setting_configs
 from unbraid.reports.phrases import either, phrase
 from unbraid.reports.words import count
 

@@ -5,8 +5,9 @@ import math
 from collections.abc import Iterable
 
 from unbraid.config import REPLICATES, Tree
+from unbraid.reports.configurations import flat_sweep, setting_configs
 from unbraid.reports.factors import factor_scores
-from unbraid.reports.findings import Findings, Setting, flat_sweep, setting_configs
+from unbraid.reports.findings import Findings, Setting
 from unbraid.reports.model_sentences import what_was_taught
 from unbraid.reports.phrases import at, either, phrase, said, said_of_all
 from unbraid.reports.words import count, estimate, number

@@ -1,7 +1,8 @@
 """Say in plain sentences what models were taught, how well they answer, and what the error bars cover."""
 
 from unbraid.config import Tree, flatten
-from unbraid.reports.findings import Findings, setting_configs
+from unbraid.reports.configurations import setting_configs
+from unbraid.reports.findings import Findings
 from unbraid.reports.phrases import at, phrase, said, said_of_all
 from unbraid.reports.tasks import Task, tasks, without_the_question
 from unbraid.reports.words import count, estimate, number

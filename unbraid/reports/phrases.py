@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from unbraid.config import Tree
-from unbraid.reports.findings import flat_sweep, setting_configs
+from unbraid.reports.configurations import flat_sweep, setting_configs
 from unbraid.reports.forms import with_form
 
 DEFAULT = "as by default"

@@ -10,7 +10,8 @@ from matplotlib.lines import Line2D
 from unbraid.config import Tree, flatten, read_toml
 from unbraid.reports import markup
 from unbraid.reports.canvas import INK, Picture, Plate, blank, key, name_axes, png
-from unbraid.reports.findings import Findings, Score, setting_configs
+from unbraid.reports.configurations import setting_configs
+from unbraid.reports.findings import Findings, Score
 from unbraid.reports.forest_figures import row_look
 from unbraid.reports.markup import Group
 from unbraid.reports.score_figures import draw_row, name_row, row_key

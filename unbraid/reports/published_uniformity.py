@@ -7,7 +7,8 @@ from functools import cache
 from pathlib import Path
 
 from unbraid.config import Tree, flatten, read_toml
-from unbraid.reports.findings import Findings, Setting, setting_configs
+from unbraid.reports.configurations import setting_configs
+from unbraid.reports.findings import Findings, Setting
 
 SEED_001 = Path(__file__).parents[1] / "studies" / "seed_001.toml"
 VARIED = {"temperature": "model.kappa", "alignment": "model.alignment"}

@@ -25,6 +25,7 @@ from unbraid.reports.canvas import (
     short,
 )
 from unbraid.reports.findings import Findings, Setting
+from unbraid.reports.thresholds import FOUND
 from unbraid.reports.words import number
 
 PALE = "#a0a0a0"
@@ -90,7 +91,7 @@ def _picture(findings: Findings, settings: list[Setting], found: list[_Recovery]
     key(figure, _draw(axes, this, look(findings, setting), short(setting.label), chance, others))
     alt = (
         f"{setting.label}: best cosine of each of {len(this.x)} true features, against {this.across}; mean "
-        f"{number('mmcs', setting.value('mmcs'))}, {(this.cosines.mean(0) >= 0.9).mean():.0%} at 0.9 or above."
+        f"{number('mmcs', setting.value('mmcs'))}, {(this.cosines.mean(0) >= FOUND).mean():.0%} at {FOUND} or above."
     )
     return Picture(f"recovery-{place + 1}", png(figure), alt)
 
@@ -114,5 +115,5 @@ def _draw(
     name_axes(axes, title, this.across, "best cosine, mean")
     lines = [Line2D([], [], color="black", linewidth=2, label="running median")]
     lines += [Line2D([], [], color=PALE, linewidth=1.4, label="other settings")] if others else []
-    levels = [level(axes, 0.9, "0.9: counts as found", "--"), level(axes, chance, "chance", ":")]
+    levels = [level(axes, FOUND, f"{FOUND}: counts as found", "--"), level(axes, chance, "chance", ":")]
     return lines + [line for line in levels if line]

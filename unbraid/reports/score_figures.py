@@ -26,7 +26,8 @@ from unbraid.reports.canvas import (
     short,
 )
 from unbraid.reports.findings import MOST_ROWS, Findings, Score, Setting, finite
-from unbraid.reports.words import PLOTTED, UNPLANTED, estimate, wording
+from unbraid.reports.metric_words import PLOTTED, UNPLANTED
+from unbraid.reports.words import estimate, wording
 
 CHANCE: LineStyleType = (0.0, (2.0, 1.2))
 

@@ -8,11 +8,12 @@ from unbraid.reports.canvas import SIGNS
 from unbraid.reports.findings import MOST_LINES, MOST_ROWS, Findings, best_of, environment
 from unbraid.reports.line_sentences import LINE_CHANCE, reached
 from unbraid.reports.markup import Group
+from unbraid.reports.metric_words import FEW, MAIN
 from unbraid.reports.model_sentences import MODEL_CHANCE
 from unbraid.reports.score_tables import score_cells, score_table
 from unbraid.reports.sentences import details, error_bar, headline, what_was_run
 from unbraid.reports.text_sentences import TEXT_CHANCE, pairs_counted, written
-from unbraid.reports.words import FEW, MAIN, in_order, interval, number, seconds, wording
+from unbraid.reports.words import in_order, interval, number, seconds, wording
 
 MANY = 4
 ALONE = 20

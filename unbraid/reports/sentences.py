@@ -2,8 +2,10 @@
 
 from unbraid.config import REPLICATES, Tree
 from unbraid.reports import line_sentences, model_sentences, text_sentences
-from unbraid.reports.findings import Findings, Setting, flat_sweep, is_line, is_taught, is_text, sweep_size
+from unbraid.reports.configurations import flat_sweep, is_line, is_taught, is_text, sweep_size
+from unbraid.reports.findings import Findings, Setting
 from unbraid.reports.phrases import phrase, said, said_of_all
+from unbraid.reports.thresholds import FOUND
 from unbraid.reports.words import count, estimate, interval, number
 
 NO_TRUTH = "No truth was planted in them: MMCS and the other scores against a truth are left out."
@@ -185,9 +187,8 @@ def _recovered(findings: Findings, best: Setting) -> str:
     if share is None:
         return ""
     planted = len(findings.probabilities(best))
-    return (
-        f"Of the {planted} planted features {100 * share:.0f} % have a learned one of their own (cosine at least 0.9)."
-    )
+    own = f"{100 * share:.0f} % have a learned one of their own (cosine at least {FOUND})"
+    return f"Of the {planted} planted features {own}."
 
 
 def _against_first(findings: Findings, best: Setting) -> str:

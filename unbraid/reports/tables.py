@@ -13,17 +13,8 @@ from rich.text import Text
 from unbraid.config import Tree
 from unbraid.errors import Refusal
 from unbraid.files import json_bytes
-from unbraid.reports.findings import (
-    MOST_ROWS,
-    Setting,
-    badness,
-    best_of,
-    environment,
-    figure_paths,
-    is_line,
-    read_setting,
-    sweep_size,
-)
+from unbraid.reports.configurations import is_line, sweep_size
+from unbraid.reports.findings import MOST_ROWS, Setting, badness, best_of, environment, figure_paths, read_setting
 from unbraid.reports.line_words import LEADING
 from unbraid.reports.sentences import what_was_run
 from unbraid.reports.words import MISSING, in_order, interval, number, seconds, wording

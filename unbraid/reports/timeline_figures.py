@@ -10,8 +10,9 @@ from unbraid.reports.canvas import COLOURS, GREY, Picture, Plate, blank, key, na
 from unbraid.reports.findings import Findings, Setting
 from unbraid.reports.grids import TITLE, grids, ratio
 from unbraid.reports.step_axis import log_steps
+from unbraid.reports.thresholds import FOUND
 
-SHOWN, THRESHOLD = 14, 0.9
+SHOWN = 14
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def timelines(findings: Findings) -> Plate:
     pictures = [_picture(findings, place, *chosen) for place, chosen in enumerate(_chosen(findings), 1)]
     caption = (
         "Each row is a true feature with its probability to fire, the most frequent first; of the first replicate. "
-        f"The line is drawn while some entry has a cosine of at least {THRESHOLD} with it. Circle: learned. Diamond: "
+        f"The line is drawn while some entry has a cosine of at least {FOUND} with it. Circle: learned. Diamond: "
         "moved to another entry. Cross: lost. Seen at the checks only (small ticks above the axis)."
     )
     return Plate("Timelines of single features", caption, [picture for picture in pictures if picture])
@@ -67,7 +68,7 @@ def _picture(findings: Findings, place: int, title: str, setting: Setting) -> Pi
     figure, axes = blank(findings.source, height=1.9 + 0.2 * len(shown))
     axes.grid(False)
     where = log_steps(axes, arrays["steps"])
-    lives = [Life(arrays["best"][position, :, n] >= THRESHOLD, arrays["entry"][position, :, n]) for n in shown]
+    lives = [Life(arrays["best"][position, :, n] >= FOUND, arrays["entry"][position, :, n]) for n in shown]
     for row, life in enumerate(lives):
         _draw_life(axes, -float(row), where, life)
     axes.plot(where, np.full(len(where), 0.75 - len(shown)), "|", color=GREY, markersize=4)

@@ -11,8 +11,8 @@ from unbraid.reports.canvas import COLOURS, DASHES, MARKERS, Look, Picture, Plat
 from unbraid.reports.findings import Findings, Setting
 from unbraid.reports.grids import TITLE, Family, families, grids, ratio
 from unbraid.reports.step_axis import log_steps
+from unbraid.reports.thresholds import FOUND
 
-THRESHOLD = 0.9
 FATES = {
     "learned": "Learned since the check before",
     "unlearned": "Unlearned since the check before",
@@ -55,7 +55,7 @@ def fates(findings: Findings) -> Plate:
         pictures.append(_thresholds(findings, family, place))
     caption = (
         f"True features (y) by what became of them since the check before (x, log scale). A feature is learned where "
-        f"some entry has a cosine of at least {THRESHOLD} with it. Unlearned: it was and is not. Moved: it was and is, "
+        f"some entry has a cosine of at least {FOUND} with it. Unlearned: it was and is not. Moved: it was and is, "
         "by another entry. Still learned: by the same entry. Checks are evenly spaced in the logarithm of the step, so "
         "later ones have more training between them. Mean change: of the direction of the entries that are kept, since "
         "the check before. Last picture: how many are kept at the end, for other thresholds."
@@ -65,7 +65,7 @@ def fates(findings: Findings) -> Plate:
 
 def _at_threshold(name: str) -> Callable[[dict[str, np.ndarray]], np.ndarray]:
     def of(arrays: dict[str, np.ndarray]) -> np.ndarray:
-        return arrays[name][int(np.abs(arrays["thresholds"] - THRESHOLD).argmin())]
+        return arrays[name][int(np.abs(arrays["thresholds"] - FOUND).argmin())]
 
     return of
 

@@ -4,9 +4,9 @@ import numpy as np
 
 from unbraid.reports import markup
 from unbraid.reports.findings import Findings, Setting
-from unbraid.reports.head_words import MEDIUM, SHARP
 from unbraid.reports.markup import Group
 from unbraid.reports.published_uniformity import COMPARABLE, Report, reported
+from unbraid.reports.thresholds import MEDIUM, SHARP, classify
 from unbraid.reports.words import MISSING, number, wording
 
 FLOOR = "row_std_uniform"
@@ -78,11 +78,6 @@ def head_table(findings: Findings, setting: Setting) -> str:
     table = markup.table("Heads", ("head", *[OF_HEADS[name] for name in kept]), [Group(rows)])
     inside = markup.paragraph(OF_HEADS_MEANING, "soft") + table
     return markup.fold(f"Every head in numbers: {setting.label}", inside)
-
-
-def classify(value: float) -> str:
-    """The seed's word for a head of this row_std."""
-    return "SHARP" if value > SHARP else "MEDIUM" if value > MEDIUM else "UNIFORM"
 
 
 def _cells(rows: list[tuple[str, dict[str, str]]], kept: list[str]) -> list[list[str]]:

@@ -180,8 +180,10 @@ def test_gradients_through_the_shares_are_right(sign, rng):
     assert torch.autograd.gradcheck(lambda u: heard_shares(u, allowed, sign), (scores,))
 
 
-def test_training_sees_through_the_whole_block(case, priors):
-    """Gradients of an outcome with respect to what went in, by finite differences."""
+def test_training_sees_through_the_whole_block(rng):
+    """Gradients of an outcome with respect to what went in, by finite differences; some look at two others."""
+    case, priors = Case(rng, tokens=3), Case(rng, tokens=3)
+    priors.phi = case.phi
     settings = FreeEnergy(prior=ALPHA, alignment=LAMBDA, iterations=2, covariance_rate=1.0, frame_step=0.05)
     step = torch.tensor([0.1], dtype=torch.float64, requires_grad=True)
     start = case.beliefs()

@@ -126,7 +126,8 @@ def test_nearness_is_of_each_head_whatever_its_degree():
 
 
 def test_temperatures_are_of_heads_shared_or_learned():
-    assert Gauge(kappa=0.25, temperature="shared").kappa_of(5) == pytest.approx(0.43, abs=0.002)  # the seed's, K = 19
+    published = [Gauge(kappa=base, temperature="shared").kappa_of(5) for base in (0.25, 0.005, 0.00025)]
+    assert published == pytest.approx([0.43, 0.0086, 0.00043], rel=0.01)  # the seed's, K = 19
     assert Gauge(kappa=2.0).kappa_of(5) == pytest.approx(2 * 5**0.5)
     learned = start(Gauge(irreps=SPEC, temperature="learned", kappa=2.0), seeds=[0])
     fixed = start(Gauge(irreps=SPEC, kappa=2.0), seeds=[0])
