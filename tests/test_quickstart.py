@@ -1,4 +1,4 @@
-"""The quickstart does what README says of it. Slow: a whole run."""
+"""The demo and the quickstart do what README says of them. Slow: whole runs."""
 
 import time
 from pathlib import Path
@@ -24,3 +24,16 @@ def test_the_quickstart_recovers_most_of_the_truth_within_three_minutes(
         assert len(mmcs["members"]) >= 5
         assert mmcs["interval"][0] >= 0.9
         assert mmcs["chance"] == pytest.approx(0.188, abs=0.01)  # published for 512 directions in 256 dimensions
+
+
+@pytest.mark.slow
+def test_the_demo_walks_the_whole_line_within_three_minutes(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    began = time.monotonic()
+    words = ["run", str(ROOT / "configs" / "line.toml"), "--runs", str(tmp_path), "--name", "d", "-q"]
+    assert cli.guarded(lambda: cli.app(words)) == 0
+    assert time.monotonic() - began < 180
+    for setting in Run.open(tmp_path / "d").scores()["settings"]:
+        scores = setting["metrics"]
+        assert scores["accuracy"]["value"] >= 0.99
+        assert len(scores["recovery"]["members"]) == 5
+        assert scores["recovery"]["chance"] < scores["recovery"]["value"] < scores["recovery"]["ceiling"]

@@ -56,7 +56,7 @@ def run(
     ] = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Run a configuration: train, score, report; capture first and judge after where it says so.
+    """Run a configuration: train, score, report; teach or capture first and judge after where it says so.
 
     Prints the run directory last.
     """
