@@ -11,7 +11,7 @@ from unbraid.config import Tree, task_of
 from unbraid.files import read_json
 from unbraid.runs import Run
 from unbraid.statistics import estimate, paired_difference
-from unbraid.sweeps.grid import expand
+from unbraid.sweeps.grid import Member, expand
 
 COMPARED = (
     *("mmcs", "mcc", "recovered", "f1", "l0", "explained_variance", "dead"),
@@ -32,7 +32,7 @@ BESIDE = ("model.json", "larger.json", "timing.json")
 class _Setting:
     setting: Tree
     task: Tree = field(default_factory=dict)
-    """Of models, what of the setting is their task."""
+    """What settings that are compared have in common: of models their task."""
     members: list[Tree] = field(default_factory=list)
     values: dict[str, dict[str, float]] = field(default_factory=dict)
     """Each metric's value by replicate; NaN where it has none."""
@@ -43,12 +43,11 @@ class _Setting:
 def summarise(run: Run) -> Tree:
     """What `scores.json` holds: settings in the order they were swept, and each one's difference from the first.
 
-    Of models it is the first of the same task: accuracies on different tasks are not to be compared. Of a line,
-    what no setting changes, as the accuracy of a model that all learned from, is not compared.
+    Of models it is the first of the same task: accuracies on different tasks are not to be compared. Of a line
+    with cases it is the first case that is alike in all else, as in the dictionary's size; what no setting changes, as the accuracy of a model that all learned from, is not compared.
     """
     members = expand(run.config(), str(run.path))
-    stories = members[0].experiment.is_taught or members[0].experiment.is_line
-    swept = {json.dumps(one.setting): task_of(one.setting) if stories else {} for one in members}
+    swept = {json.dumps(one.setting): _alike(one) for one in members}
     found = _collect(run, swept)
     settings = [found[key] for key in swept if key in found]
     differences = [_compare(i, metric, settings) for i, metric in _comparable(settings)]
@@ -56,6 +55,14 @@ def summarise(run: Run) -> Tree:
         changed = {one["metric"] for one in differences if one["value"] != 0 or one["interval"] != (0, 0)}
         differences = [one for one in differences if one["metric"] in changed]
     return {"settings": [_describe(setting) for setting in settings], "differences": differences}
+
+
+def _alike(member: Member) -> Tree:
+    """What of a setting those that it is compared with must have too."""
+    if member.experiment.is_line and "case" in member.setting:
+        return {path: value for path, value in member.setting.items() if path != "case"}
+    stories = member.experiment.is_taught or member.experiment.is_line
+    return task_of(member.setting) if stories else {}
 
 
 def _comparable(settings: list[_Setting]) -> Iterator[tuple[int, str]]:
