@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.killing import make
 from unbraid.config import check
+from unbraid.dictionaries import Stack
 from unbraid.errors import Refusal
 from unbraid.files import read_arrays, read_json
 from unbraid.progress import Silent
@@ -187,25 +189,30 @@ def test_the_work_has_the_models_in_it(tmp_path):
     assert steps == [6, 6, 8, 8, 8, 8, 1, 1]
 
 
-def test_codes_are_of_the_activations_that_were_recorded(tmp_path):
-    """What the run reads back reconstructs the shards as they are: its normalisation is folded in."""
+def test_what_is_read_back_takes_and_gives_activations_as_the_model_has_them(tmp_path):
+    """Its normalisation is folded in."""
     run = walk(tmp_path, "first")
-    (member, _) = read_json(run.stack(0) / "members.json"), None
-    world = line.world_of(
-        run, check(Experiment, {k: v for k, v in run.config().items() if k not in ("cases", "sweep")}, "x")
-    )
-    told = world.told(100)
-    raw = world.normalisation.undo(told.x)
-    stack = load_stack(run.path, 0)
-    from unbraid.dictionaries import Stack
+    base = {key: value for key, value in run.config().items() if key not in ("cases", "sweep")}
+    world = line.world_of(run, check(Experiment, base, "base"))
+    told, stack = world.told(100), load_stack(run.path, 0)
+    kept = read_arrays(run.stack(0) / "weights.safetensors")
+    trained = Stack.of({name: torch.from_numpy(array) for name, array in kept.items()}, stack.activation)
+    expected = world.normalisation.undo(trained.decode(trained.encode(told.x)))
+    found = stack.decode(stack.encode(world.normalisation.undo(told.x)))
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
 
-    arrays = read_arrays(run.stack(0) / "weights.safetensors")
-    import torch
 
-    plain = Stack.of({name: torch.from_numpy(a) for name, a in arrays.items()}, stack.activation)
-    expected = world.normalisation.undo(plain.decode(plain.encode(told.x)))
-    torch.testing.assert_close(stack.decode(stack.encode(raw)), expected, rtol=1e-3, atol=1e-4)
-    assert member
+def test_cases_are_compared_where_all_else_is_alike(tmp_path):
+    text = CONFIG.replace("[sweep]", '[sweep]\n"dictionary.features" = [10, 12]')
+    text = text.replace('[cases.kmeans.baseline]\nkind = "kmeans"\nfeatures = 6\n', "")
+    scores = walk(tmp_path, "first", text).scores()
+    labels = [one["label"] for one in scores["settings"]]
+    assert labels == ["l1, features 10", "l1, features 12", "topk, features 10", "topk, features 12"]
+    compared = {(labels[one["setting"]], labels[one["reference"]]) for one in scores["differences"]}
+    assert compared == {("topk, features 10", "l1, features 10"), ("topk, features 12", "l1, features 12")}
+    metrics = {one["metric"] for one in scores["differences"]}
+    assert {"accuracy", "recovery"} <= metrics
+    assert "separation" not in metrics, "it is the same model's"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Verdicts at equal accuracy: settings are compared with the first only where their models answer equally well."""
+"""Verdicts at equal accuracy: settings are compared only where their models answer equally well."""
 
 from unbraid.config import Tree
 from unbraid.reports import markup
@@ -31,9 +31,10 @@ def equal_accuracy(findings: Findings, level: int) -> str:
         return ""
     rows = [_row(findings, place, found, kept) for place in places]
     head = ("setting", "Accuracy", *(wording(metric).heading for metric in kept))
-    first = findings.settings[0].label
+    references = dict.fromkeys(findings.settings[one["reference"]].label for one in findings.differences)
+    alike = ", whichever is alike in all but its case" if len(references) > 1 else ""
     meaning = (
-        f"Each setting minus {first}, paired by replicate: verdict, mean and 95 % interval. Accuracy is equal where "
+        f"Each setting minus {' or '.join(references)}{alike}, paired by replicate: verdict, mean and 95 % interval. Accuracy is equal where "
         f"the whole interval lies within ±{MARGIN:g}. Only then is there a verdict: a model that answers worse may "
         "have other features for that reason alone. ▲ higher, ▼ lower, ○ undecided: the interval holds 0, or there are "
         "fewer than five pairs."

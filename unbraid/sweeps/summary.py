@@ -43,8 +43,9 @@ class _Setting:
 def summarise(run: Run) -> Tree:
     """What `scores.json` holds: settings in the order they were swept, and each one's difference from the first.
 
-    Of models it is the first of the same task: accuracies on different tasks are not to be compared. Of a line
-    with cases it is the first case that is alike in all else, as in the dictionary's size; what no setting changes, as the accuracy of a model that all learned from, is not compared.
+    Of models it is the first of the same task: accuracies on different tasks are not to be compared. Of a line with
+    cases it is the first case that is alike in all else, as in the dictionary's size; and what no setting changes is
+    not compared, but for accuracy, of which one must know that it is equal.
     """
     members = expand(run.config(), str(run.path))
     swept = {json.dumps(one.setting): _alike(one) for one in members}
@@ -53,7 +54,7 @@ def summarise(run: Run) -> Tree:
     differences = [_compare(i, metric, settings) for i, metric in _comparable(settings)]
     if members[0].experiment.is_line:
         changed = {one["metric"] for one in differences if one["value"] != 0 or one["interval"] != (0, 0)}
-        differences = [one for one in differences if one["metric"] in changed]
+        differences = [one for one in differences if one["metric"] in {*changed, "accuracy"}]
     return {"settings": [_describe(setting) for setting in settings], "differences": differences}
 
 
