@@ -2,7 +2,7 @@
 
 `jaxtyped` with a type checker binds a call's arguments, checks them in a call of their own, makes the call, and checks
 them again with the answer. Here beartype checks arguments and answer around the call itself, and letters get a scope of
-their own only where a shape is written: the same is checked, in two thirds of the time that the tests took.
+their own only where a shape is written: the same is checked, and batteries of small steps take a quarter less time.
 """
 
 import inspect
