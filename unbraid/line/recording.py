@@ -9,6 +9,7 @@ heads have each is laid side by side.
 import hashlib
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -90,6 +91,7 @@ def _origin(model: Models, world: Stories, capture: Capture) -> Origin:
     )
 
 
+@cache
 def width_of(settings: Shape, world: Stories, site: str) -> int:
     """How many numbers a token has at a site of such a model."""
     return _width(start_models(settings, len(world.vocabulary), world.length, len(world.answers), [0]), world, site)

@@ -36,8 +36,8 @@ def equal_accuracy(findings: Findings, level: int) -> str:
     meaning = (
         f"Each setting minus {' or '.join(references)}{alike}, paired by replicate: verdict, mean and 95 % interval. "
         f"Accuracy is equal where the whole interval lies within ±{MARGIN:g}. Only then is there a verdict: a model "
-        "that answers worse may have other features for that reason alone. ▲ higher, ▼ lower, ○ undecided: the interval "
-        "holds 0, or there are fewer than five pairs."
+        "that answers worse may have other features for that reason alone. ▲ higher, ▼ lower, ○ undecided: the "
+        "interval holds 0, or there are fewer than five pairs."
     )
     table = markup.table("At equal accuracy", head, [Group(rows)], sentences=head[1:], tight=True)
     return markup.heading(level, "At equal accuracy") + markup.paragraph(meaning) + table
