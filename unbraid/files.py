@@ -19,7 +19,7 @@ Arrays = dict[str, np.ndarray]
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Replace the file as one act; a failure leaves the old file and says in one sentence what stopped it."""
-    aside = path.with_name(f".{path.name}.part")
+    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with aside.open("wb") as file:

@@ -301,14 +301,19 @@ def test_a_table_of_what_was_not_run_has_no_numbers(claims: None, runs: Path):
 
 def test_a_ledger_trains_only_what_its_claims_read(claims: None, tmp_path: Path, runs: Path, monkeypatch):
     more = TINY.replace("[0.01, 30.0]", "[0.01, 0.3, 30.0]") + "[cases.a]\n[cases.b]\ntraining.batch = 65\n"
-    (tmp_path / "tiny.toml").write_text(more)
-    [study] = {id(study): study for _, study in ledger.plan_claims("small", runs)}.values()
-    assert study.config["sweep"] == {"mechanisms.sparsity.weight": [0.01, 30.0], "seed": [0, 1, 2, 3, 4]}
-    assert list(study.config["cases"]) == ["a", "b"], "no claim names a case, so all are read"
-    only = {name: claim.model_copy(update={"parts": tuple(
-        part.model_copy(update={"statistic": Level(metric="mmcs", of={"case": "b", **STRONG})}) for part in claim.parts
-    )}) for name, claim in ledger.CLAIMS.items()}  # fmt: skip
-    monkeypatch.setattr(ledger, "CLAIMS", only)
-    [study] = {id(study): study for _, study in ledger.plan_claims("small", runs)}.values()
-    assert list(study.config["cases"]) == ["b"]
-    assert study.config["sweep"]["mechanisms.sparsity.weight"] == [30.0]
+    (tmp_path / "more.toml").write_text(more)
+
+    def config(**changes) -> dict:
+        study = {"study": str(tmp_path / "more.toml"), **changes}
+        made = {name: claim.model_copy(update=study) for name, claim in ledger.CLAIMS.items()}
+        monkeypatch.setattr(ledger, "CLAIMS", made)
+        [planned] = {id(study): study for _, study in ledger.plan_claims("small", runs)}.values()
+        return planned.config
+
+    asked = config()
+    assert asked["sweep"] == {"mechanisms.sparsity.weight": [0.01, 30.0], "seed": [0, 1, 2, 3, 4]}
+    assert list(asked["cases"]) == ["a", "b"], "no claim names a case, so all are read"
+    level = Level(metric="mmcs", of={"case": "b", **STRONG})
+    asked = config(parts=(Part(what="one", statistic=level, rule=Above()),))
+    assert list(asked["cases"]) == ["b"]
+    assert asked["sweep"]["mechanisms.sparsity.weight"] == [30.0]

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -16,7 +17,9 @@ from unbraid.sweeps import line
 from unbraid.sweeps.dictionary_work import DictionaryWork
 from unbraid.sweeps.execute import execute, works
 from unbraid.sweeps.experiment import Experiment
+from unbraid.sweeps.grid import Member, expand
 from unbraid.sweeps.model_work import ModelWork
+from unbraid.sweeps.plan import plan, refuse_too_large
 from unbraid.sweeps.trained import load_models, load_stack
 
 CONFIG = """
@@ -224,9 +227,65 @@ def test_cases_are_compared_where_all_else_is_alike(tmp_path):
         ({"tracking": {"checks": 2}}, "tracking was given, and with capture it cannot be"),
         ({"capture": {"storys": 3}}, "did you mean 'stories'"),
         ({"capture": {"stories": 3}}, "capture.stories"),
+        ({"scoring": {"samples": 20}}, "scoring.samples is 20, too few tokens to tell concepts by"),
+        (
+            {
+                "model": {"kind": "transformer", "attention": {"kind": "hopfield"}},
+                "capture": {"site": "blocks.0.attn.hook_memory"},
+            },
+            "which the model has not",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_sentence(changes, sentence):
     asked = {"world": {"kind": "stories"}, "capture": {}, **changes}
     with pytest.raises(Refusal, match=sentence.replace(".", r"\.")):
         check(Experiment, asked, "line.toml")
+
+
+def test_cases_are_lines_all_of_them_or_none(tmp_path):
+    text = '[world]\nkind = "stories"\n[cases.line.capture]\nstories = 200\n[cases.model]\n'
+    with pytest.raises(Refusal, match="some cases have capture and others none"):
+        make(tmp_path, "mixed", text)
+
+
+def test_a_model_that_does_not_fit_is_refused_before_its_width_is_asked_for(tmp_path):
+    large = {"d_model": 1 << 14, "layers": 1024, "d_ff": 1 << 16}
+    asked = {"world": {"kind": "stories"}, "capture": {}, "model": large}
+    with pytest.raises(Refusal, match="fewer layers, a smaller d_model"):
+        refuse_too_large([Member(check(Experiment, asked, "large"), {})])
+
+
+def test_one_model_counts_once_however_many_dictionaries_learned_from_it(tmp_path):
+    """Of two models with three dictionaries each: two replicates of accuracy, and of what differs between models."""
+    text = CONFIG.replace('"capture.seed" = [0, 1]', 'seed = [0, 1, 2]\n"capture.seed" = [0, 1]')
+    text = text.replace('[cases.kmeans.baseline]\nkind = "kmeans"\nfeatures = 6\n', "[cases.wide.model]\nd_ff = 10\n")
+    scores = walk(tmp_path, "first", text).scores()
+    labels = [one["label"] for one in scores["settings"]]
+    pairs = {(labels[one["setting"]], one["metric"]): one for one in scores["differences"]}
+    assert pairs["wide", "accuracy"]["pairs"] == pairs["wide", "recovery"]["pairs"] == 2
+    assert pairs["topk", "recovery"]["pairs"] == 6
+    wide, plain = (scores["settings"][labels.index(name)]["metrics"]["recovery"]["members"] for name in ("wide", "l1"))
+    expected = np.mean(wide) - np.mean(plain)
+    assert pairs["wide", "recovery"]["value"] == pytest.approx(expected)
+    own = scores["settings"][0]["metrics"]
+    assert len(own["accuracy"]["members"]) == len(own["recovery"]["members"]) == 6
+
+
+def test_what_is_kept_appears_whole_and_a_log_is_not_shared(tmp_path):
+    run = walk(tmp_path, "first")
+    kept = [path for path in (tmp_path / "stages").glob("dictionary-*") if (path / "log.jsonl").is_file()]
+    assert kept
+    assert not list((tmp_path / "stages").glob(".*.part"))
+    for folder in run.stacks()[:1]:
+        same = [path for path in kept if (path / "scores.json").samefile(folder / "scores.json")]
+        assert same, "files are shared"
+        assert not (same[0] / "log.jsonl").samefile(folder / "log.jsonl")
+
+
+def test_a_baseline_is_one_stack_whatever_the_dictionary_beside_it(tmp_path):
+    text = CONFIG.replace("[sweep]", '[sweep]\n"dictionary.features" = [10, 12]')
+    run = make(tmp_path, "planned", text)
+    stacks = plan(expand(run.config(), "planned"))
+    fitted = [len(group) for group in stacks if group[0].experiment.baseline is not None]
+    assert fitted == [2, 2], "of either model, both sizes of the dictionary it is not"

@@ -1,8 +1,8 @@
 """Score dictionaries of a line against the planted factors: recovery, failure accounting, disentanglement.
 
 Chance of recovery and accounting is a random dictionary of the same size that fires by the same rule; of the
-disentanglement scores the same code with the factors' rows shuffled. The ceiling of recovery is a linear probe on the
-same activations.
+disentanglement scores the same code with the factors' rows shuffled. As the ceiling of recovery stands a linear probe
+on the same activations; codes are not linear, so where a probe can tell little they may tell more.
 """
 
 from collections.abc import Mapping

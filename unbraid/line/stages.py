@@ -4,15 +4,16 @@
     activations-HASH    shards: that model, the site and the stories
     dictionary-HASH     what a stack of dictionaries or baselines left: those activations, and all its settings
 
-The hash knows the settings and the version of this package, not its code: after a change that changes results, delete
-the folder `stages`.
+The hash knows the settings and the versions of this package and of torch, not the code: after a change that changes
+results, delete the folder `stages`. A folder appears whole, under its name, or not at all.
 """
 
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
@@ -25,6 +26,7 @@ DICTIONARY, BASELINE = ("dictionary", "training", "mechanisms"), ("baseline", "d
 """What decides each, beside what it learns from, its seed, and what is measured of it."""
 DONE = "scores.json"
 """Whoever has this is done: it is written last."""
+LOGS = ".jsonl"
 OWN = ("members.json", "model.json")
 """What a run writes of a stack whether or not the stack was kept: how it is called there, and its model's scores."""
 
@@ -40,7 +42,7 @@ def model_folder(home: Path, tree: Tree) -> Path:
 
 def shards_folder(home: Path, tree: Tree) -> Path:
     """Of the activations at a site; how they are normalised is up to whoever reads them."""
-    seen = {name: value for name, value in tree["capture"].items() if name != "normalise"}
+    seen = {name: tree["capture"][name] for name in ("site", "stories")}
     return home / f"activations-{fingerprint([model_tree(tree), seen])}"
 
 
@@ -53,38 +55,40 @@ def stack_folder(home: Path, trees: Sequence[Tree], shown: Sequence[int]) -> Pat
 
 
 def fingerprint(settings: object) -> str:
-    told = json.dumps([metadata.version("unbraid"), settings], sort_keys=True)
+    told = json.dumps([metadata.version("unbraid"), metadata.version("torch"), settings], sort_keys=True)
     return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
 def take(kept: Path, folder: Path) -> bool:
     """Bring what was kept of a stack into its place in a run, the last thing last; whether there was anything."""
-    if not (kept / DONE).is_file():
+    if not kept.is_dir():
         return False
-    for path in _in_order(kept):
-        _link(path, folder / path.name)
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in sorted(kept.iterdir(), key=lambda path: path.name == DONE):
+        _share(path, folder / path.name)
     return True
 
 
 def keep(folder: Path, kept: Path) -> None:
     """Keep what a finished stack left; not its checkpoints, which nobody needs any more."""
-    if not (kept / DONE).is_file():
-        for path in _in_order(folder):
-            if path.name not in OWN:
-                _link(path, kept / path.name)
+    aside = kept.with_name(f".{kept.name}.{os.getpid()}.part")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    for path in folder.iterdir():
+        if path.is_file() and path.name not in OWN and not path.name.startswith("."):
+            _share(path, aside / path.name)
+    with suppress(OSError):  # another run may have kept the same meanwhile
+        aside.rename(kept)
+    shutil.rmtree(aside, ignore_errors=True)
 
 
-def _in_order(folder: Path) -> Iterator[Path]:
-    """The files of a stack, that which makes it count as done last."""
-    yield from sorted((path for path in folder.iterdir() if path.is_file()), key=lambda path: path.name == DONE)
-
-
-def _link(source: Path, target: Path) -> None:
-    """The same file under a second name where the disk allows it, else a copy: files are replaced, never changed."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    aside = target.with_name(f".{target.name}.part")
+def _share(source: Path, target: Path) -> None:
+    """The same file under a second name, where the disk allows it; a log, which is written on, and others as a copy."""
+    aside = target.with_name(f".{target.name}.{os.getpid()}.part")
     aside.unlink(missing_ok=True)
     try:
+        if source.suffix == LOGS:
+            raise OSError
         os.link(source, aside)
     except OSError:
         shutil.copyfile(source, aside)

@@ -1,4 +1,4 @@
-"""How well a linear probe says a concept from raw activations: the ceiling for what one feature could say of it.
+"""How well a linear probe says a concept from raw activations: what recovery is held against.
 
 w, b minimise  Σ over rows of log(1 + e^(-y (w·x + b)))  +  ½ |w|²,   x standardised, y = ±1
 

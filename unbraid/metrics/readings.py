@@ -1,6 +1,7 @@
 """What each feature stands for: a concept, or a union of a few, chosen on one half of the rows and proved on the other.
 
-sure     φ·√n ≥ 3: chance gives φ·√n a spread of 1, and a feature that fires twice is soon right twice
+sure     φ·√n ≥ 3: a feature that fires twice is soon right twice. Among n rows that are independent chance gives φ·√n
+         a spread of 1; among tokens of stories, where much lasts for a story, a larger one
 precise  sure, and purity ≥ .7
 start    the concept of the largest φ
 union    the start, and then one by one the concept of the largest φ(union) among those it is sure of, if neither this

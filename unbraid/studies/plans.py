@@ -72,12 +72,17 @@ def asked_of(claim: Claim, scale: str) -> tuple[Tree, Path]:
 
 
 def narrowed(data: Tree, selections: Sequence[Where], source: str) -> Tree:
-    """The configuration with only those cases and swept values that some selection chooses; all of the replicates."""
+    """The configuration with only those cases and swept values that some selection chooses; all of the replicates.
+
+    One in which nothing is chosen is left as it is: whoever judges by it says what is missing.
+    """
     read = [
         chosen
         for chosen, tree in combinations(data, source)
         if any(matches({k: v for k, v in chosen.items() if k not in REPLICATES}, tree, where) for where in selections)
     ]
+    if not read:
+        return data
     cases = {name: case for name, case in data.get("cases", {}).items() if any(one["case"] == name for one in read)}
     swept = {
         path: [value for value in values if path in REPLICATES or any(one[path] == value for one in read)]

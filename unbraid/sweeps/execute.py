@@ -124,7 +124,7 @@ def _kept(run: Run, group: Sequence[Member]) -> Path:
 def _is_kept(run: Run, index: int, group: Sequence[Member]) -> bool:
     """Whether there is nothing to do for a stack but to say so."""
     done = (run.stack(index) / stages.DONE).is_file()
-    return done or (group[0].experiment.is_line and (_kept(run, group) / stages.DONE).is_file())
+    return done or (group[0].experiment.is_line and _kept(run, group).is_dir())
 
 
 def works(config: Tree, source: str) -> list[tuple[int, float]]:

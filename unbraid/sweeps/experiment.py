@@ -36,6 +36,7 @@ TRAINED = ("dictionary", "training", "mechanisms", "saving", "tracking")
 """What only a dictionary that is trained has; but models are saved too."""
 TAUGHT = ("model", "constraints", "teaching", "examining")
 """What only a model that is taught has, on a world of stories or text."""
+FEWEST_SAMPLES = 200
 NOT_OF_A_LINE = ("embedding", "tracking", "judging")
 """What needs planted directions, or a language model."""
 
@@ -144,6 +145,11 @@ class Experiment(Record):
                 f"capture was given, and world.kind is '{self.world.tree()['kind']}'; accepted: 'stories', whose "
                 "factors are known (activations of other models: world.kind = 'activations')"
             )
+        if self.scoring.samples < FEWEST_SAMPLES:
+            raise ValueError(
+                f"scoring.samples is {self.scoring.samples}, too few tokens to tell concepts by; accepted: "
+                f"{FEWEST_SAMPLES} or more with capture"
+            )
         try:
             refuse_no_site(capture, self.model)
         except Refusal as problem:
@@ -223,7 +229,7 @@ class Experiment(Record):
         if self.capture is None:
             return self.world.dimensions
         assert isinstance(self.world, Stories), self.world
-        return width_of(self.model, self.world, self.capture.site)
+        return width_of(self.model, self.world, self.capture.site)  # pyright: ignore[reportArgumentType] (frozen records hash)
 
     @property
     def planted(self) -> int:

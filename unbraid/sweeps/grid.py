@@ -74,6 +74,8 @@ def expand(data: Tree, source: str) -> list[Member]:
         where = f"{source} [sweep] {json.dumps(chosen)}" if chosen else source
         setting = {path: value for path, value in chosen.items() if path not in REPLICATES}
         members.append(Member(check(Experiment, tree, where), setting))
+    if len({member.experiment.is_line for member in members}) > 1:
+        raise Refusal(f"{source}: some cases have capture and others none; accepted: all of them, or none")
     if data.get("tasks") and not any(isinstance(member.experiment.world, Stories) for member in members):
         kind = members[0].experiment.world.tree()["kind"]
         raise Refusal(

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from filelock import FileLock
 
 from unbraid.config import to_toml
 from unbraid.files import read_json, write_json
@@ -20,13 +21,10 @@ from unbraid.sweeps.crew import work_together
 from unbraid.sweeps.experiment import Experiment
 from unbraid.sweeps.grid import Member, expand
 from unbraid.sweeps.model_work import ModelWork
-from unbraid.sweeps.summary import summarise
+from unbraid.sweeps.summary import OF_THE_MODEL, summarise
 from unbraid.sweeps.trained import load_models
 from unbraid.worlds import Activations
 from unbraid.worlds.stories import Stories
-
-OF_THE_MODEL = ("accuracy", "separation", "support_best", "specialisation", "parameters")
-"""Scores of a model that stand beside those of what was learned from it."""
 
 Stacks = Sequence[Sequence[Member]]
 
@@ -78,7 +76,7 @@ def write_model_scores(run: Run, group: Sequence[Member], folder: Path) -> None:
 
 def _teach(models: Sequence[Run], works: Sequence[tuple[int, float]], watcher: Watcher, signals: StopSignals) -> None:
     hands, labour = torch.get_num_threads(), partial(finish_model, [model.path for model in models])
-    todo = [model for model in models if not (model.stack(0) / stages.DONE).is_file()]
+    todo = [model for model in models if not _is_taught(model)]
     if len(todo) > 1 and hands > 1:
         work_together(labour, works, hands, watcher, signals)
         return
@@ -91,7 +89,7 @@ def finish_model(paths: Sequence[Path], index: int, watcher: Watcher, signals: S
     model = Run.open(paths[index])
     group = expand(model.config(), str(model.path / "config.toml"))
     among = OneOfMany(watcher, index)
-    if (model.path / "scores.json").is_file():
+    if _is_taught(model):
         among.advance(0, group[0].experiment.teaching.steps)
         return
     with model.locked():
@@ -101,12 +99,17 @@ def finish_model(paths: Sequence[Path], index: int, watcher: Watcher, signals: S
         model.set_status("finished", "", work.seconds)
 
 
+def _is_taught(model: Run) -> bool:
+    return (model.path / "scores.json").is_file()
+
+
 def _record(home: Path, experiment: Experiment, watcher: Watcher) -> None:
     tree = experiment.tree()
     folder, model = stages.shards_folder(home, tree), stages.model_folder(home, tree)
-    if is_recorded(folder):
-        return
     assert experiment.capture is not None
     assert isinstance(experiment.world, Stories)
-    watcher.stage(f"recording {experiment.capture.site} of {model.name}")
-    record(load_models(model), experiment.world, experiment.capture, folder)
+    if is_recorded(folder):
+        return
+    with FileLock(folder.with_name(f".{folder.name}.lock")):  # whoever comes second waits, and finds it done
+        watcher.stage(f"recording {experiment.capture.site} of {model.name}")
+        record(load_models(model), experiment.world, experiment.capture, folder)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from unbraid.config import Record, Tree, knobs
 from unbraid.dictionaries.baselines import KMedoids
 from unbraid.errors import Refusal
+from unbraid.line.stages import BASELINE, DICTIONARY
 from unbraid.sweeps.experiment import Experiment
 from unbraid.sweeps.grid import Member
 from unbraid.worlds.text import Text
@@ -62,10 +63,13 @@ def member_bytes(member: Member) -> int:
 def refuse_too_large(members: Sequence[Member]) -> None:
     """Say before starting that a member cannot fit in this machine's memory."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    needed = max(member_bytes(member) for member in members)
+    needed = max((_model_bytes(member.experiment) for member in members if member.experiment.is_line), default=0)
+    taught = needed > memory or any(member.experiment.is_taught for member in members)
+    if needed <= memory:  # what a line's dictionary takes is known from its model, which must fit first
+        needed = max(member_bytes(member) for member in members)
     if needed > memory:
         smaller = "features, world.dimensions or samples in a batch or in data"
-        if any(member.experiment.is_taught for member in members):
+        if taught:
             smaller = "layers, a smaller d_model or d_ff, or fewer sequences in a batch"
         raise Refusal(
             f"one member of this size takes about {needed / 2**30:.1f} GiB and this machine has "
@@ -112,4 +116,5 @@ def _shared(member: Member) -> Tree:
     for record, part in parts:
         for knob in knobs(type(record)):
             part.pop(knob, None)
-    return tree
+    unread = (DICTIONARY if one.baseline is not None else BASELINE) if one.is_line else ()
+    return {name: value for name, value in tree.items() if name not in unread}

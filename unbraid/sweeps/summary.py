@@ -9,8 +9,9 @@ from typing import Any
 
 from unbraid.config import Tree, task_of
 from unbraid.files import read_json
+from unbraid.line import stages
 from unbraid.runs import Run
-from unbraid.statistics import estimate, paired_difference
+from unbraid.statistics import Difference, Estimate, estimate, paired_difference
 from unbraid.sweeps.grid import Member, expand
 
 COMPARED = (
@@ -23,6 +24,10 @@ COMPARED = (
     *("dci_disentanglement", "dci_completeness", "dci_informativeness", "mig", "sap", "modularity"),
     *("head_cosine", "head_cka", "importance_most", "idle", "quiet_drop", "usage_evenness", "seconds"),
 )
+OF_THE_MODEL = ("accuracy", "separation", "support_best", "specialisation", "parameters")
+"""Scores of a model that stand beside those of what was learned from it."""
+OF_ACTIVATIONS = (*OF_THE_MODEL, "probe")
+"""What dictionaries that learned from one model have in common: it counts once, however many they are."""
 PARTS = ("values", "chance", "ceiling")
 BESIDE = ("model.json", "larger.json", "timing.json")
 """Scores of a stack that are not in its scores.json: its model's, those beside other stacks, what no seed decides."""
@@ -33,6 +38,8 @@ class _Setting:
     setting: Tree
     task: Tree = field(default_factory=dict)
     """What settings that are compared have in common: of models their task."""
+    models: dict[str, str] = field(default_factory=dict)
+    """Of a line, which model each replicate learned from."""
     members: list[Tree] = field(default_factory=list)
     values: dict[str, dict[str, float]] = field(default_factory=dict)
     """Each metric's value by replicate; NaN where it has none."""
@@ -50,6 +57,9 @@ def summarise(run: Run) -> Tree:
     members = expand(run.config(), str(run.path))
     swept = {json.dumps(one.setting): _alike(one) for one in members}
     found = _collect(run, swept)
+    for one in members if members[0].experiment.is_line else ():
+        name = stages.model_folder(Path(), one.experiment.tree()).name
+        found[json.dumps(one.setting)].models[one.replicate()] = name
     settings = [found[key] for key in swept if key in found]
     differences = [_compare(i, metric, settings) for i, metric in _comparable(settings)]
     if members[0].experiment.is_line:
@@ -126,7 +136,8 @@ def _describe(setting: _Setting) -> Tree:
     for metric, by_replicate in setting.values.items():
         if all(math.isnan(value) for value in by_replicate.values()):
             continue
-        mean = estimate(list(by_replicate.values()))
+        apart = by_model(by_replicate, setting.models) if metric in OF_ACTIVATIONS else by_replicate
+        mean = estimate(list(apart.values()))
         metrics[metric] = {
             "value": mean.value,
             "interval": mean.interval,
@@ -139,7 +150,7 @@ def _describe(setting: _Setting) -> Tree:
 
 def _compare(index: int, metric: str, settings: list[_Setting]) -> Tree:
     reference = _reference(index, settings)
-    difference = paired_difference(settings[index].values[metric], settings[reference].values[metric])
+    difference = _difference(metric, settings[index], settings[reference])
     return {
         "setting": index,
         "reference": reference,
@@ -149,6 +160,27 @@ def _compare(index: int, metric: str, settings: list[_Setting]) -> Tree:
         "pairs": difference.pairs,
         "verdict": difference.verdict,
     }
+
+
+def _difference(metric: str, ours: _Setting, theirs: _Setting) -> Difference:
+    """Paired by replicate; of a line by model where that differs, for dictionaries of one model are no replicates of
+    it. What is of the model itself is the same for all that learned from it, for certain."""
+    values = ours.values[metric], theirs.values[metric]
+    if ours.models == theirs.models and metric in OF_ACTIVATIONS and ours.models:
+        return Difference(Estimate(0.0, (0.0, 0.0)), len(set(ours.models.values())))
+    if ours.models != theirs.models:
+        values = by_model(values[0], ours.models), by_model(values[1], theirs.models)
+    return paired_difference(*values)
+
+
+def by_model(values: dict[str, float], models: dict[str, str]) -> dict[str, float]:
+    """Of a line the mean over the dictionaries of each model, by the seeds of world and model; else as they are."""
+    if not models:
+        return values
+    groups: dict[str, list[float]] = {}
+    for replicate, value in values.items():
+        groups.setdefault(replicate.rpartition("/")[0], []).append(value)
+    return {name: sum(each) / len(each) for name, each in groups.items()}
 
 
 def _number(value: float | None) -> float:
