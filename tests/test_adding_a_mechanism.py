@@ -35,7 +35,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
     put_in(folder / "unbraid" / "mechanisms" / "__init__.py", r"^MECHANISMS: .*$", THE_LINE)
     put_in(folder / "unbraid" / "mechanisms" / "__init__.py", r"^from unbraid\.config .*$", THE_IMPORT)
     (folder / "tests" / "mechanisms").mkdir(parents=True)
-    for file in ("pyproject.toml", "tests/conftest.py", "tests/mechanisms/test_battery.py"):
+    for file in ("pyproject.toml", "tests/conftest.py", "tests/checking.py", "tests/mechanisms/test_battery.py"):
         shutil.copy(ROOT / file, folder / file)
     put_in(folder / "tests" / "mechanisms" / "test_battery.py", r"^EXAMPLES = \{$", THE_EXAMPLE)
     return folder
