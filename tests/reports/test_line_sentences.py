@@ -174,3 +174,15 @@ def test_show_prints_the_leading_scores_of_a_line(findings, capsys):
     assert "--json" in told
     print_runs([findings.run], findings.run.path.parent)
     assert "Recovery 0.600 (0.100)" in capsys.readouterr().out
+
+
+def test_models_of_another_kind_are_named():
+    from unbraid.reports.line_sentences import what_was_learned
+
+    world = {"kind": "stories", "task": "one_fact"}
+    plain = {"kind": "transformer", "d_model": 8, "heads": 2, "layers": 1, "d_ff": 8}
+    cases = {"plain": {}, "gauge": {"model": {"kind": "gauge", "irreps": "2x0e + 1x1e", "layers": 1}}}
+    config = {"world": world, "model": plain, "capture": {"site": "s", "stories": 50}, "cases": cases}
+    told = " ".join(what_was_learned(config, 2, 1))
+    assert "Gauge models (1 of 2 settings)" in told
+    assert "Gauge models" not in " ".join(what_was_learned({**config, "cases": {"plain": {}}}, 1, 1))

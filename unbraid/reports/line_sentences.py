@@ -8,6 +8,7 @@ from unbraid.config import REPLICATES, Tree
 from unbraid.reports.configurations import flat_sweep, setting_configs
 from unbraid.reports.factors import factor_scores
 from unbraid.reports.findings import Findings, Setting
+from unbraid.reports.language_models import by_kind, described
 from unbraid.reports.model_sentences import what_was_taught
 from unbraid.reports.phrases import at, either, phrase, said, said_of_all
 from unbraid.reports.words import count, estimate, number
@@ -26,12 +27,13 @@ def what_was_learned(config: Tree, settings: int, replicates: int) -> list[str]:
     """The models, their stories, what was recorded, what was learned from it, and what was compared."""
     models = _models(config)
     taught = what_was_taught(config, models, "")
+    kinds = described(config) if set(by_kind(config)) != {"transformer"} else []
     site = said(config, "capture.site")
     recorded = (
         f"Recorded: {site} at every token of {said(config, 'capture.stories')} stories that no model was taught on, "
         f"normalised: {said(config, 'capture.normalise')}."
     )
-    return [*taught, recorded, *_learned(config, settings, replicates), *said_of_all(config, "mechanisms")]
+    return [*taught, *kinds, recorded, *_learned(config, settings, replicates), *said_of_all(config, "mechanisms")]
 
 
 def _models(config: Tree) -> int:
