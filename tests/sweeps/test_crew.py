@@ -31,6 +31,14 @@ def write(folder: Path, index: int, watcher: Watcher, signals: StopSignals) -> N
     watcher.advance(index, 2)
 
 
+def note_threads(folder: Path, index: int, watcher: Watcher, signals: StopSignals) -> None:
+    import numba
+    from threadpoolctl import threadpool_info
+
+    most = max(one["num_threads"] for one in threadpool_info())
+    (folder / str(index)).write_text(f"{most} {numba.config.NUMBA_NUM_THREADS}")
+
+
 def refuse(index: int, watcher: Watcher, signals: StopSignals) -> None:
     if index == 1:
         raise NotFinite(7, "loss", 0, "; look there")
@@ -120,3 +128,12 @@ def test_work_done_here_and_there_is_as_much_as_in_order():
     assert in_order(works, {0: 5}) == (0, 5)
     assert in_order(works, {0: 5, 2: 8}) == (1, 1)
     assert in_order(works, {0: 10, 1: 10, 2: 10}) == (2, 10)
+
+
+def test_every_library_of_a_hand_has_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    monkeypatch.delenv("NUMBA_NUM_THREADS", raising=False)
+    work_together(partial(note_threads, tmp_path), WORKS, 2, Silent(), StopSignals("go on"))
+    assert {(tmp_path / str(index)).read_text() for index in range(4)} == {"1 1"}
+    assert os.environ["OMP_NUM_THREADS"] == "2"
+    assert "NUMBA_NUM_THREADS" not in os.environ

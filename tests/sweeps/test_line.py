@@ -289,3 +289,11 @@ def test_a_baseline_is_one_stack_whatever_the_dictionary_beside_it(tmp_path):
     stacks = plan(expand(run.config(), "planned"))
     fitted = [len(group) for group in stacks if group[0].experiment.baseline is not None]
     assert fitted == [2, 2], "of either model, both sizes of the dictionary it is not"
+
+
+def test_another_normalisation_trains_again_on_the_same_recording(tmp_path, done):
+    walk(tmp_path, "first")
+    done.clear()
+    walk(tmp_path, "second", CONFIG.replace("[capture]", '[capture]\nnormalise = "none"'))
+    assert done == ["dictionary"] * 4
+    assert len(list((tmp_path / "stages").glob("activations-*"))) == 2
