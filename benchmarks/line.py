@@ -1,5 +1,6 @@
 """The whole line: the demo, the same again, and twenty dictionaries on one model against each of them alone."""
 
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -33,7 +34,8 @@ def line() -> Iterator[Figure]:
 def _demo(runs: Path, name: str, *changes: str) -> float:
     """Seconds of the command, imports and report and all."""
     began = time.monotonic()
-    run(["unbraid", "run", "line", *changes, "--runs", str(runs), "--name", name, "--quiet"], check=True)
+    command = str(Path(sys.executable).with_name("unbraid"))
+    run([command, "run", "line", *changes, "--runs", str(runs), "--name", name, "--quiet"], check=True)
     return time.monotonic() - began
 
 

@@ -104,13 +104,9 @@ def test_a_world_tells_whole_stories_that_training_never_sees(tmp_path):
     starts = np.flatnonzero(told.positions == 0)
     assert len(starts) == len(lengths)
     assert (np.diff(np.append(starts, len(told.documents))) == lengths).all()
-    seen = {row.numpy().tobytes() for row in world.batch(0, 5000).x[:, :4]}
-    last = told.x[told.positions == told.positions.max()]
-    assert len(last) > 3
-    shards = world._shards
-    trained = world._order("train").in_order(10**6)
-    assert not set(shards.column("documents", trained).tolist()) & set(told.documents.tolist())
-    assert seen
+    trained = set(world._shards.column("documents", world._order("train").in_order(10**6)).tolist())
+    assert len(trained) > 300
+    assert not trained & set(told.documents.tolist())
 
 
 def test_shards_without_factors_read_as_before(tmp_path, keep_as_shards, rng):
