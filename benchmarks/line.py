@@ -26,7 +26,7 @@ def line() -> Iterator[Figure]:
         changed = _demo(runs, "changed", "cases.adaptive-l1.mechanisms.adaptive_l1.target=0.08")
         yield Figure("demo, whole", first / 60, 3, "lower", "min")
         yield Figure("the same line again / the first time", again / first, 0.05, "lower", "×")
-        yield Figure("one of eleven mechanisms changed / the first time", changed / first, 2 / 13, "lower", "×")
+        yield Figure("one of thirteen settings changed / the first time", changed / first, 2 / 13, "lower", "×")
         yield from _recovered(Run.open(runs / "first"))
     yield _twenty()
 
