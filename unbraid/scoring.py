@@ -122,20 +122,20 @@ def _stack_reader(one: Stack, world: World) -> _Reader:
 
 
 def _random_readers(found: Stack | Fitted, world: World) -> list[_Reader]:
-    seeds = stream(0, "chance").integers(0, 1 << 32, CHANCE_DRAWS).tolist()
-    drawn = [at_random(found, world.dimensions, seed) for seed in seeds]
     return [
         reader if isinstance(one, Fitted) else _narrowed(one, reader)
-        for one in drawn
+        for one in at_random(found, world.dimensions, "chance")
         for reader in _readers(one, world)
     ]
 
 
-def at_random(found: Stack | Fitted, dimensions: int, seed: int) -> Stack | Fitted:
-    """A dictionary or baseline of the same size that fires by the same rule, its directions drawn."""
+def at_random(found: Stack | Fitted, dimensions: int, name: str) -> list[Stack | Fitted]:
+    """Dictionaries or baselines of the same size that fire by the same rule, their directions drawn by this stream."""
+    seeds = stream(0, name).integers(0, 1 << 32, CHANCE_DRAWS).tolist()
     if isinstance(found, Fitted):
-        return found.at_random([seed])
-    return Stack.start(Dictionary(features=found.features, activation=found.activation), dimensions, [seed])
+        return [found.at_random([seed]) for seed in seeds]
+    like = Dictionary(features=found.features, activation=found.activation)
+    return [Stack.start(like, dimensions, [seed]) for seed in seeds]
 
 
 def _narrowed(one: Stack, reader: _Reader) -> _Reader:

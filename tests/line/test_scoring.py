@@ -11,6 +11,7 @@ from unbraid.dictionaries import Dictionary, Stack
 from unbraid.line.pages import Pages, correlations
 from unbraid.line.scoring import as_rows, score_factors
 from unbraid.line.truth import Truth
+from unbraid.randomness import stream
 from unbraid.worlds.activations import Activations
 
 FACTORS = {"person": ("mary", "john"), "place": ("garden", "office", "kitchen")}
@@ -75,6 +76,18 @@ def test_shares_add_up_for_every_member_and_for_chance(world):
             shares = np.array([values for name, values in side.items() if name.startswith(kind)])
             assert shares.shape == (5, 2)
             np.testing.assert_allclose(shares.sum(0), 1)
+
+
+def test_chance_is_the_mean_of_three_random_dictionaries(world):
+    """Each scored as a dictionary is; the probe is of the activations and has no chance."""
+    start = Stack.start(Dictionary(features=7), 5, [0, 1])
+    found = score_factors(start, world, 1000)
+    seeds = stream(0, "chance of factors").integers(0, 1 << 32, 3).tolist()
+    drawn = score_factors(Stack.start(Dictionary(features=7), 5, seeds), world, 1000)
+    assert len(set(drawn.values["recovery"])) > 1
+    for name in ("recovery", "recovery_person", "few", "factors_missed", "features_spurious"):
+        assert found.chance[name] == pytest.approx([np.mean(drawn.values[name])] * 2)
+    assert "probe" not in found.chance
 
 
 def test_a_dictionary_that_knows_one_factor_is_told_from_one_that_knows_the_other(world):

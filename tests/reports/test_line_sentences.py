@@ -4,7 +4,8 @@ import pytest
 
 from tests.reports.lines import CASES, write_line
 from tests.reports.pupils import write_models
-from unbraid.reports.equal_accuracy import EQUAL, OPEN, UNEQUAL, UNKNOWN, equal_accuracy, equality
+from unbraid.reports.equal_accuracy import equal_accuracy
+from unbraid.reports.equality import EQUAL, OPEN, UNEQUAL, UNKNOWN, equality
 from unbraid.reports.factors import factor_scores, group_of, members
 from unbraid.reports.findings import Findings, Score, Setting, read_findings
 from unbraid.reports.line_sentences import reached
@@ -139,6 +140,22 @@ def test_verdicts_are_given_at_equal_accuracy_alone(findings, tmp_path):
     assert "no verdict: +0.100" in row
     assert "higher" not in row
     assert "▼ lower: −0.200" in unequal.partition("kmeans")[2]
+
+
+def test_show_gives_verdicts_at_equal_accuracy_alone(tmp_path, capsys, monkeypatch):
+    """As the page does: topk recovers 0.1 more, by models that answer worse; kmeans 0.2 less, by equal ones."""
+    monkeypatch.setenv("COLUMNS", "140")
+    print_run(write_line(tmp_path, accuracy={"topk": 0.7}))
+    out = capsys.readouterr().out
+    lines = [line.split() for line in out.partition("minus")[2].splitlines()]
+    recovery = lines[lines.index(["Recovery"]) + 1 :]
+    assert recovery[0][:2] + recovery[0][-2:] == ["topk", "+0.100", "no", "verdict"]
+    assert recovery[1][:2] + recovery[1][-1:] == ["kmeans", "−0.200", "lower"]
+    accuracy = lines[lines.index(["Accuracy"]) + 1 :]
+    assert accuracy[0][:2] + accuracy[0][-1:] == ["topk", "−0.100", "lower"]
+    assert "accuracies are not known to be equal" in out
+    print_run(write_line(tmp_path, "equal"))
+    assert "no verdict" not in capsys.readouterr().out.lower()
 
 
 def test_of_few_replicates_nothing_is_called(tmp_path):

@@ -1,7 +1,12 @@
 """Which members train together: equal but for seeds and knobs."""
 
+import json
+import sys
+from subprocess import run
+
 import pytest
 
+from unbraid.dictionaries.activations import ACTIVATIONS
 from unbraid.sweeps import plan as planning
 from unbraid.sweeps.grid import expand
 from unbraid.sweeps.plan import plan
@@ -45,3 +50,35 @@ def test_small_models_are_taught_together_and_large_ones_one_by_one():
     small, large = (expand({**data, "model": {"d_model": width, "heads": 4}}, "here") for width in (88, 96))
     assert [len(stack) for stack in plan(small)] == [16, 4]
     assert [len(stack) for stack in plan(large)] == [1] * 20
+
+
+STEPS = """
+import json, resource, sys
+from unbraid.sweeps.grid import expand
+from unbraid.sweeps.plan import member_bytes
+from unbraid.training.fit import advance, inputs_of
+from unbraid.training.step import State
+
+def train(features, batch):
+    trained = {"features": features, "activation": json.loads(sys.argv[1])}
+    world = {"dimensions": 256, "features": 64}
+    [member] = expand({"world": world, "dictionary": trained, "training": {"batch": batch}}, "here")
+    one = member.experiment
+    state = State.start(one.dictionary, one.dimensions, {}, [0])
+    for step in range(2):
+        advance(state, inputs_of(one.world, one.training)(step), one.training, {})
+    return member_bytes(member), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+_, before = train(64, 32)
+planned, peak = train(8192, 1024)
+print((peak - before) / planned)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ACTIVATIONS)
+def test_a_member_takes_no_more_memory_than_planned(kind: str):
+    """The peak of a process that trains it, less what the process had before."""
+    activation = {"kind": kind, **({"k": 32} if "topk" in kind else {})}
+    done = run([sys.executable, "-c", STEPS, json.dumps(activation)], capture_output=True, text=True, check=True)
+    assert 0.1 < float(done.stdout) < 1.1

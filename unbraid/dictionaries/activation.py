@@ -14,6 +14,7 @@ a count kept in memory. So company does not matter, and a resumed training draws
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from unbraid.axes import Float, Tensor
 from unbraid.codes import Codes
@@ -42,6 +43,9 @@ class Fired:
 
 
 class Activation(Record, ABC):
+    held: ClassVar[int] = 4
+    """So many numbers for every sample and feature does a training step hold at its height, at most (docs/scale.md)."""
+
     def parameters(self, members: int, features: int) -> Named:
         return {}
 

@@ -6,7 +6,7 @@ evaluation    what exceeds the threshold fires; what is positive, before there i
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -19,6 +19,7 @@ NONE_YET = -1.0
 
 
 class BatchTopK(Activation):
+    held: ClassVar[int] = 8
     kind: Literal["batchtopk"] = "batchtopk"
     k: int = Field(ge=1, le=1 << 24)
     momentum: float = Field(default=0.99, ge=0, lt=1)

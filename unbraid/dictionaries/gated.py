@@ -6,7 +6,7 @@ Sparsity counts Σ relu(gate), so it does not shrink magnitudes. The step has no
 relu(gate), from which the decoder, held still, must reconstruct x as well: the cost `auxiliary`.
 """
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 
@@ -16,6 +16,7 @@ from unbraid.dictionaries.activation import Activation, Fired, Named, Weights
 
 
 class Gated(Activation):
+    held: ClassVar[int] = 9
     kind: Literal["gated"] = "gated"
 
     def parameters(self, members: int, features: int) -> Named:

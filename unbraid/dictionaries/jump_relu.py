@@ -8,7 +8,7 @@ Steps have no slope in θ, so gradients pretend a little: with K the rectangle, 
 """
 
 import math
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -19,6 +19,7 @@ from unbraid.dictionaries.activation import Activation, Fired, Named, Weights
 
 
 class JumpRelu(Activation):
+    held: ClassVar[int] = 8
     kind: Literal["jumprelu"] = "jumprelu"
     threshold: float = Field(default=0.1, gt=0)
     bandwidth: float = Field(default=0.05, gt=0)

@@ -14,7 +14,7 @@ Used, it is not random: code = q·μ where q > ½, and 0 elsewhere.
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ from unbraid.randomness import stream
 
 
 class Variational(Activation):
+    held: ClassVar[int] = 30
     kind: Literal["variational"] = "variational"
     slab: Literal["gaussian", "laplace", "horseshoe"] = "gaussian"
     weight: float = Field(default=0.005, gt=0)

@@ -1,8 +1,8 @@
 """Score dictionaries of a line against the planted factors: recovery, failure accounting, disentanglement.
 
-Chance of recovery and accounting is a random dictionary of the same size that fires by the same rule; of the
-disentanglement scores the same code with the factors' rows shuffled. As the ceiling of recovery stands a linear probe
-on the same activations; codes are not linear, so where a probe can tell little they may tell more.
+Chance of recovery and accounting is the mean of three random dictionaries of the same size that fire by the same rule;
+of the disentanglement scores the same code with the factors' rows shuffled. As the ceiling of recovery stands a linear
+probe on the same activations; codes are not linear, so where a probe can tell little they may tell more.
 """
 
 from collections.abc import Mapping
@@ -59,13 +59,14 @@ def score_factors(found: Stack | Fitted, world: Activations, samples: int) -> Fa
     truth = Truth.of(world, samples)
     probe = probed(world, truth, samples)
     members = [read(one, truth) for one in _each(found)]
-    luck = _scores(read(at_random(found, world.dimensions, _lucky_seed()), truth), truth, probe)
+    drawn = at_random(found, world.dimensions, "chance of factors")
+    lucky = _columns([_scores(read(one, truth), truth, probe) for one in drawn])
     entangled = [
         disentanglement(one.codes, truth.told.factors, truth.fit, stream(place, "shuffled factors"))
         for place, one in enumerate(members)
     ]
     values = [{**_scores(one, truth, probe), **more.scores} for one, more in zip(members, entangled, strict=True)]
-    del luck["probe"]  # is of the activations, and not of chance
+    luck = {name: float(np.mean(each)) for name, each in lucky.items() if name != "probe"}  # which is of activations
     chance = [{**luck, **more.chance} for more in entangled]
     ceiling = {"recovery": float(np.nanmean(probe)), "few": float(np.nanmean(probe)), "recovery_share": 1.0}
     for kind in ("recovery", "few"):
@@ -119,10 +120,6 @@ def _encode(one: Stack | Fitted, x: Float[Tensor, "n d"]) -> Codes:
 
 def _each(found: Stack | Fitted) -> list[Stack | Fitted]:
     return [found] if isinstance(found, Fitted) else [found.member(index) for index in range(found.members)]
-
-
-def _lucky_seed() -> int:
-    return int(stream(0, "chance of factors").integers(1 << 32))
 
 
 def _columns(rows: list[Mapping[str, float]] | list[Numbers]) -> dict[str, list[float]]:

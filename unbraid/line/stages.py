@@ -14,6 +14,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -55,8 +56,13 @@ def stack_folder(home: Path, trees: Sequence[Tree], shown: Sequence[int]) -> Pat
 
 
 def fingerprint(settings: object) -> str:
-    told = json.dumps([metadata.version("unbraid"), metadata.version("torch"), settings], sort_keys=True)
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps([*_versions(), settings], sort_keys=True).encode()).hexdigest()[:16]
+
+
+@cache
+def _versions() -> tuple[str, ...]:
+    """Of whatever a stage depends on beside its settings; looking them up takes milliseconds."""
+    return tuple(metadata.version(name) for name in ("unbraid", "torch"))
 
 
 def take(kept: Path, folder: Path) -> bool:

@@ -230,5 +230,5 @@ def png(figure: Figure) -> bytes:
     buffer = io.BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)  # a run may be named in any script
-        figure.savefig(buffer, format="png")
+        FigureCanvasAgg(figure).print_png(buffer)  # `savefig` draws twice
     return buffer.getvalue()

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from unbraid.reports.canvas import GREY, SMALL, SMALLER, Picture, blank_columns, key, look, plain, png, short
 from unbraid.reports.findings import MOST_ROWS, Findings, Score, Setting, finite
 from unbraid.reports.score_figures import draw_row, row_key
@@ -40,12 +42,12 @@ def draw_columns(findings: Findings, name: str, title: str, columns: Sequence[Co
     figure, every = blank_columns(findings.source, title, len(columns), HIGH + ROW * len(settings))
     limits = _limits([score for column in columns for score in column.scores.values()])
     for axes, column in zip(every, columns, strict=True):
+        across = axes.get_yaxis_transform()
+        axes.hlines(-np.arange(len(settings)), 0, 1, "#f0f0f0", linewidth=7, zorder=0, transform=across)
         for row, setting in enumerate(settings):
-            axes.axhline(-row, color="#f0f0f0", linewidth=7, zorder=0)
             if score := column.scores.get(setting.index):
                 draw_row(axes, -float(row), look(findings, setting), score, half=0.3, size=6.5)
                 told = number(column.metric, score.value).replace("0.", ".", 1)
-                across = axes.get_yaxis_transform()
                 axes.text(
                     1.0, -row, told, fontsize=SMALLER - 0.6, color=GREY, va="center", ha="right", transform=across
                 )

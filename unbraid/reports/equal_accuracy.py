@@ -3,23 +3,12 @@
 from unbraid.config import Tree
 from unbraid.reports import markup
 from unbraid.reports.canvas import SIGNS
+from unbraid.reports.equality import EQUAL, MARGIN, NO_VERDICT, equality
 from unbraid.reports.findings import Findings
 from unbraid.reports.markup import Group
 from unbraid.reports.words import MISSING, interval, number, wording
 
-MARGIN = 0.02
 COMPARED = ("recovery", "recovery_share", "probe", "dci_disentanglement", "factors_recovered")
-EQUAL, UNEQUAL, OPEN, UNKNOWN = "equal", "differs", "not known to be equal", "not known"
-
-
-def equality(difference: Tree | None) -> str:
-    """Equal where the whole interval of a difference in accuracy lies within the margin."""
-    if difference is None or difference["interval"] is None or None in difference["interval"]:
-        return UNKNOWN
-    low, high = difference["interval"]
-    if low >= -MARGIN and high <= MARGIN:
-        return EQUAL
-    return UNEQUAL if low > 0 or high < 0 else OPEN
 
 
 def equal_accuracy(findings: Findings, level: int) -> str:
@@ -55,7 +44,7 @@ def _cell(difference: Tree | None, equal: str) -> str:
         return MISSING
     if difference["value"] == 0 and difference["interval"] in ([0, 0], None):
         return "the same"
-    said = f"{SIGNS[difference['verdict']]} {difference['verdict']}" if equal == EQUAL else "no verdict"
+    said = f"{SIGNS[difference['verdict']]} {difference['verdict']}" if equal == EQUAL else NO_VERDICT
     return f"{said}: {_by(difference)}"
 
 

@@ -14,6 +14,7 @@ from unbraid.config import Tree
 from unbraid.errors import Refusal
 from unbraid.files import json_bytes
 from unbraid.reports.configurations import is_line, sweep_size
+from unbraid.reports.equality import MARGIN, NO_VERDICT, at_equal_accuracy
 from unbraid.reports.findings import MOST_ROWS, Setting, badness, best_of, environment, figure_paths, read_setting
 from unbraid.reports.line_words import LEADING
 from unbraid.reports.sentences import what_was_run
@@ -63,12 +64,16 @@ def print_run(run: Run) -> None:
         _print_best(console, run, settings)
         return
     kept = OF_A_LINE if is_line(config) else None
-    differences = [one for one in scores["differences"] if kept is None or one["metric"] in kept]
+    differences = scores["differences"]
+    if kept is not None:
+        differences = at_equal_accuracy([one for one in differences if one["metric"] in kept])
     console.print("", _score_table(settings, kept), sep="\n")
     if differences:
         console.print("", _difference_table(settings, differences), sep="\n")
     if kept is not None:
-        console.print("", Text(f"All scores are {_where(run)}."), sep="\n", soft_wrap=True)
+        unequal = any(one["verdict"] == NO_VERDICT for one in differences)
+        why = f"No verdict: accuracies are not known to be equal (within ±{MARGIN:g}). " if unequal else ""
+        console.print("", Text(f"{why}All scores are {_where(run)}."), sep="\n", soft_wrap=True)
 
 
 def run_as_json(run: Run) -> str:

@@ -54,9 +54,10 @@ def member_bytes(member: Member) -> int:
         return _model_bytes(member.experiment)
     if not member.experiment.is_trained:
         return _untrained_bytes(member.experiment)
-    features, dimensions = member.experiment.dictionary.features, member.experiment.dimensions
+    dictionary, dimensions = member.experiment.dictionary, member.experiment.dimensions
+    features, codes = dictionary.features, dictionary.activation.held
     batch, planted = member.experiment.training.batch, member.experiment.planted
-    training = 8 * features * dimensions + 4 * batch * features + 3 * batch * dimensions
+    training = 8 * features * dimensions + codes * batch * features + 3 * batch * dimensions
     return 4 * (training + 3 * planted * features + planted * dimensions)
 
 
