@@ -17,9 +17,10 @@ MOST_NAMED = 6
 """Settings whose accuracies are told one by one."""
 OF_THE_MODEL = ("world", "model", "constraints", "teaching")
 LINE_CHANCE = (
-    "Chance of recovery and of what became of concepts and features is a random dictionary of the same size, fired by "
-    "the same rule; of DCI, MIG, SAP and modularity it is the same code with the factors' rows shuffled. The ceiling "
-    "of recovery is a linear probe on the same activations. All is measured on stories that no training has seen."
+    "Chance of recovery and of what became of concepts and features is that of random dictionaries of the same size, "
+    "fired by the same rule; of DCI, MIG, SAP and modularity it is the same code with the factors' rows shuffled. The "
+    "ceiling of recovery is a linear probe on the same activations. All is measured on stories that no training has "
+    "seen."
 )
 
 
