@@ -38,6 +38,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "gauge": gauge.gauge,
     "learning": learning.learning,
     "line": line.line,
+    "recovered": line.recovered,
     "check": spine.check,
 }
 
