@@ -33,6 +33,7 @@ def test_numbers(metric, value, expected):
 def test_differences_carry_their_sign():
     assert number("mmcs", 0.25, signed=True) == "+0.250"
     assert number("mmcs", -0.0, signed=True) == "0.000"
+    assert number("l0", 5e-5, signed=True) == "+5e−05"
     assert interval("mmcs", (-0.1, 0.2), signed=True) == "[−0.100, +0.200]"
 
 

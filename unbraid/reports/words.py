@@ -49,8 +49,8 @@ def number(metric: str, value: float | None, signed: bool = False) -> str:
     if abs(value) < NOTHING:
         return "0" if digits.startswith("#") else format(0.0, digits)
     text = format(value, digits).removesuffix(".")
-    text = text if float(text) else format(value, ".1g")
-    return f"+{text}" if signed and value > 0 else text.replace("-", "−")
+    text = (text if float(text) else format(value, ".1g")).replace("-", "−")
+    return f"+{text}" if signed and value > 0 else text
 
 
 def interval(metric: str, bounds: tuple[float, float] | list[float] | None, signed: bool = False) -> str:
