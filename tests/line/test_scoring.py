@@ -9,7 +9,7 @@ from unbraid.capture.shards import write_shard
 from unbraid.codes import Codes
 from unbraid.dictionaries import Dictionary, Stack
 from unbraid.line.pages import Pages, correlations
-from unbraid.line.scoring import as_rows, score_factors
+from unbraid.line.scoring import as_rows, from_chance, score_factors
 from unbraid.line.truth import Truth
 from unbraid.randomness import stream
 from unbraid.worlds.activations import Activations
@@ -88,6 +88,17 @@ def test_chance_is_the_mean_of_three_random_dictionaries(world):
     for name in ("recovery", "recovery_person", "few", "factors_missed", "features_spurious"):
         assert found.chance[name] == pytest.approx([np.mean(drawn.values[name])] * 2)
     assert "probe" not in found.chance
+    way = (np.array(found.values["recovery"]) - found.chance["recovery"]) / (1 - found.chance["recovery"][0])
+    assert found.ceiling["recovery"] == pytest.approx(1)
+    assert found.values["recovery_share"] == pytest.approx(way.tolist())
+    assert found.chance["recovery_share"] == [0, 0]
+
+
+def test_recovery_lies_between_chance_and_the_probe():
+    assert from_chance(0.5, 0.2, 0.8) == pytest.approx(0.5)
+    assert from_chance(0.2, 0.2, 0.8) == 0
+    assert from_chance(0.1, 0.2, 0.8) < 0
+    assert np.isnan(from_chance(0.5, 0.2, 0.2))
 
 
 def test_a_dictionary_that_knows_one_factor_is_told_from_one_that_knows_the_other(world):

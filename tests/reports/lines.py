@@ -102,7 +102,7 @@ def bounds(case: str, accuracy: float) -> dict[str, tuple[float, float | None, f
     return {
         "l0": (8.0, None, None),
         "recovery": (recovery, 0.1, 0.9),
-        "recovery_share": (recovery / 0.9, 0.1 / 0.9, 1.0),
+        "recovery_share": ((recovery - 0.1) / 0.8, 0.0, 1.0),
         **{f"recovery_{name}": (recovery + by, 0.1 + by / 10, 0.9 + by / 4) for name, by in FACTORS.items()},
         "probe": (0.9, 0.9, None),
         **shares,

@@ -177,7 +177,7 @@ def test_every_verdict_has_words_and_a_rule():
 
 def test_recoveries_of_factors_have_words_and_stand_with_that_of_all():
     assert wording("recovery_place_of_mary").heading == "Recovery of place of mary"
-    assert wording("recovery_share").heading == "Recovery / probe"
+    assert wording("recovery_share").heading == "Recovery, chance to probe"
     shown = in_order(["mig", "accuracy", "recovery_person", "probe", "recovery_share", "recovery", "factors_split"])
     assert shown == ["recovery", "recovery_share", "recovery_person", "probe", "factors_split", "mig", "accuracy"]
 

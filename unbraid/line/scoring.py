@@ -60,15 +60,19 @@ def score_factors(found: Stack | Fitted, world: Activations, samples: int) -> Fa
     probe = probed(world, truth, samples)
     members = [read(one, truth) for one in _each(found)]
     drawn = at_random(found, world.dimensions, "chance of factors")
-    lucky = _columns([_scores(read(one, truth), truth, probe) for one in drawn])
+    lucky = _columns([_scores(read(one, truth), truth) for one in drawn])
+    luck = {name: float(np.mean(each)) for name, each in lucky.items()}
     entangled = [
         disentanglement(one.codes, truth.told.factors, truth.fit, stream(place, "shuffled factors"))
         for place, one in enumerate(members)
     ]
-    values = [{**_scores(one, truth, probe), **more.scores} for one, more in zip(members, entangled, strict=True)]
-    luck = {name: float(np.mean(each)) for name, each in lucky.items() if name != "probe"}  # which is of activations
-    chance = [{**luck, **more.chance} for more in entangled]
-    ceiling = {"recovery": float(np.nanmean(probe)), "few": float(np.nanmean(probe)), "recovery_share": 1.0}
+    told = float(np.nanmean(probe))
+    values = [
+        {**own, "recovery_share": from_chance(own["recovery"], luck["recovery"], told), "probe": told, **more.scores}
+        for own, more in zip([_scores(one, truth) for one in members], entangled, strict=True)
+    ]
+    chance = [{**luck, "recovery_share": 0.0, **more.chance} for more in entangled]
+    ceiling = {"recovery": told, "few": told, "recovery_share": 1.0}
     for kind in ("recovery", "few"):
         ceiling |= {f"{kind}_{slug(name)}": value for name, value in truth.by_factor(probe).items()}
     ceiling["factors_recovered"] = float(np.mean([value >= GOOD for value in probe if not np.isnan(value)]))
@@ -99,15 +103,17 @@ def slug(factor: str) -> str:
     return factor.replace(" ", "_")
 
 
-def _scores(one: Read, truth: Truth, probe: list[float]) -> Numbers:
-    recovery, ceiling = float(np.nanmean(one.recovery)), float(np.nanmean(probe))
+def from_chance(recovery: float, chance: float, probe: float) -> float:
+    """How far recovery is on the way from chance (0) to a linear probe (1); NaN where a probe tells no more."""
+    return (recovery - chance) / (probe - chance) if probe > chance else float("nan")
+
+
+def _scores(one: Read, truth: Truth) -> Numbers:
     return {
-        "recovery": recovery,
-        "recovery_share": recovery / ceiling,
+        "recovery": float(np.nanmean(one.recovery)),
         **{f"recovery_{slug(name)}": value for name, value in truth.by_factor(one.recovery.tolist()).items()},
         "few": float(np.nanmean(one.by_few)),
         **{f"few_{slug(name)}": value for name, value in truth.by_factor(one.by_few.tolist()).items()},
-        "probe": ceiling,
         **{f"factors_{name}": share for name, share in one.account.concept_shares().items()},
         **{f"features_{name}": share for name, share in one.account.feature_shares().items()},
     }

@@ -15,7 +15,7 @@ LINE = {
         "Recovery by a few",
         "the same of at most four features together: at least one of them fires; what is in two places is found again",
     ),
-    "recovery_share": Wording("Recovery / probe", "recovery over that of a linear probe on the same activations"),
+    "recovery_share": Wording("Recovery, chance to probe", "how far on the way from chance (0) to a linear probe (1)"),
     "probe": Wording("Probe", "mean φ of a linear probe for each concept: what the activations hold at all", FACT),
     "factors_recovered": Wording("Concepts recovered", "share of concepts with one feature of their own, φ ≥ 0.75"),
     "factors_split": Wording("Concepts split", "share told only by several features of their own together", SHARES),
