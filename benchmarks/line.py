@@ -30,12 +30,12 @@ def line() -> Iterator[Figure]:
         yield Figure("demo, whole", first / 60, 3, "lower", "min")
         yield Figure("the same line again / the first time", again / first, 0.05, "lower", "×")
         yield Figure("one of thirteen settings changed / the first time", changed / first, 2 / 13, "lower", "×")
-        yield from _recovered(Run.open(runs / "first"))
+        yield from _of_the_demo(Run.open(runs / "first"))
     yield _twenty()
 
 
 def recovered() -> Iterator[Figure]:
-    """Over five models: the setting of the study of dropout that recovers the lesser of who and where best."""
+    """Over five models, of the study of dropout: the setting chosen by the lesser of these very shares."""
     with tempfile.TemporaryDirectory() as folder:
         runs = Path(folder)
         _walk(runs, "line-dropout", "dropout", "--scale", "small")
@@ -45,6 +45,8 @@ def recovered() -> Iterator[Figure]:
     for factor, asked in ASKED.items():
         share = _share(settings[label], "recovery", factor)
         yield Figure(f"{asked}: one feature / probe, {label}", share, 0.8, "higher", "×")
+        found = settings[label][f"recovery_{factor}"]
+        yield Figure(f"{asked}: a random dictionary / probe", found["chance"] / found["ceiling"], 0.8, "lower", "×")
 
 
 def _walk(runs: Path, config: str, name: str, *changes: str) -> float:
@@ -55,7 +57,7 @@ def _walk(runs: Path, config: str, name: str, *changes: str) -> float:
     return time.monotonic() - began
 
 
-def _recovered(demo: Run) -> Iterator[Figure]:
+def _of_the_demo(demo: Run) -> Iterator[Figure]:
     settings = {one["label"]: one["metrics"] for one in demo.scores()["settings"]}
     yield Figure("demo: accuracy of the model", settings["top-k"]["accuracy"]["value"], 0.99, "higher", "")
     for name, words in (("recovery", "one feature"), ("few", "at most four")):
@@ -65,7 +67,7 @@ def _recovered(demo: Run) -> Iterator[Figure]:
 
 
 def _share(metrics: Tree, name: str, factor: str) -> float:
-    """How much of what a linear probe tells."""
+    """How much of what a linear probe tells, counted from 0."""
     found = metrics[f"{name}_{factor}"]
     return found["value"] / found["ceiling"]
 

@@ -153,6 +153,8 @@ def test_show_gives_verdicts_at_equal_accuracy_alone(tmp_path, capsys, monkeypat
     assert recovery[1][:2] + recovery[1][-1:] == ["kmeans", "−0.200", "lower"]
     accuracy = lines[lines.index(["Accuracy"]) + 1 :]
     assert accuracy[0][:2] + accuracy[0][-1:] == ["topk", "−0.100", "lower"]
+    probe = lines[lines.index(["Probe"]) + 1 :]
+    assert probe[0][:2] + probe[0][-2:] == ["topk", "0.000", "the", "same"]
     assert "accuracies are not known to be equal" in out
     print_run(write_line(tmp_path, "equal"))
     assert "no verdict" not in capsys.readouterr().out.lower()

@@ -43,7 +43,7 @@ class Fired:
 
 
 class Activation(Record, ABC):
-    held: ClassVar[int] = 4
+    codes_held: ClassVar[int] = 9
     """So many numbers for every sample and feature does a training step hold at its height, at most (docs/scale.md)."""
 
     def parameters(self, members: int, features: int) -> Named:

@@ -1,6 +1,6 @@
 """From pre-activations to what fires: one record per rule, its fields are its settings."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
@@ -17,6 +17,7 @@ from unbraid.dictionaries.variational import Variational
 class Relu(Activation):
     """Everything positive fires."""
 
+    codes_held: ClassVar[int] = 4
     kind: Literal["relu"] = "relu"
 
     def codes(self, pre: Float[Tensor, "m b f"], weights: Weights | None = None) -> Codes:
@@ -26,6 +27,7 @@ class Relu(Activation):
 class TopK(Activation):
     """The k largest of each sample fire, where they are positive."""
 
+    codes_held: ClassVar[int] = 4
     kind: Literal["topk"] = "topk"
     k: int = Field(ge=1, le=1 << 24)
 

@@ -19,7 +19,7 @@ NONE_YET = -1.0
 
 
 class BatchTopK(Activation):
-    held: ClassVar[int] = 8
+    codes_held: ClassVar[int] = 8
     kind: Literal["batchtopk"] = "batchtopk"
     k: int = Field(ge=1, le=1 << 24)
     momentum: float = Field(default=0.99, ge=0, lt=1)

@@ -6,7 +6,7 @@ Sparsity counts Σ relu(gate), so it does not shrink magnitudes. The step has no
 relu(gate), from which the decoder, held still, must reconstruct x as well: the cost `auxiliary`.
 """
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 
@@ -16,7 +16,6 @@ from unbraid.dictionaries.activation import Activation, Fired, Named, Weights
 
 
 class Gated(Activation):
-    held: ClassVar[int] = 9
     kind: Literal["gated"] = "gated"
 
     def parameters(self, members: int, features: int) -> Named:

@@ -19,7 +19,7 @@ from unbraid.dictionaries.activation import Activation, Fired, Named, Weights
 
 
 class JumpRelu(Activation):
-    held: ClassVar[int] = 8
+    codes_held: ClassVar[int] = 8
     kind: Literal["jumprelu"] = "jumprelu"
     threshold: float = Field(default=0.1, gt=0)
     bandwidth: float = Field(default=0.05, gt=0)

@@ -30,7 +30,7 @@ from unbraid.randomness import stream
 
 
 class Variational(Activation):
-    held: ClassVar[int] = 30
+    codes_held: ClassVar[int] = 30
     kind: Literal["variational"] = "variational"
     slab: Literal["gaussian", "laplace", "horseshoe"] = "gaussian"
     weight: float = Field(default=0.005, gt=0)

@@ -4,8 +4,8 @@
     activations-HASH    shards: that model, the site and the stories
     dictionary-HASH     what a stack of dictionaries or baselines left: those activations, and all its settings
 
-The hash knows the settings and the versions of this package and of torch, not the code: after a change that changes
-results, delete the folder `stages`. A folder appears whole, under its name, or not at all.
+The hash knows the settings, the versions of this package and of torch and the edition of the scores, not the code:
+after a change that changes results, delete the folder `stages`. A folder appears whole, under its name, or not at all.
 """
 
 import hashlib
@@ -25,6 +25,8 @@ MODEL = ("world", "model", "constraints", "teaching", "examining")
 """What decides a model and what is measured of it."""
 DICTIONARY, BASELINE = ("dictionary", "training", "mechanisms"), ("baseline", "data")
 """What decides each, beside what it learns from, its seed, and what is measured of it."""
+EDITION = 2
+"""Of what is measured of a stack: raised when a score changes its meaning, so that older ones are not taken for it."""
 DONE = "scores.json"
 """Whoever has this is done: it is written last."""
 LOGS = ".jsonl"
@@ -52,7 +54,7 @@ def stack_folder(home: Path, trees: Sequence[Tree], shown: Sequence[int]) -> Pat
     source = [shards_folder(home, trees[0]).name, trees[0]["capture"]["normalise"]]
     names = (*(BASELINE if "baseline" in trees[0] else DICTIONARY), "scoring", "seed")
     members = [{name: tree[name] for name in names} for tree in trees]
-    return home / f"dictionary-{fingerprint([source, members, list(shown)])}"
+    return home / f"dictionary-{fingerprint([EDITION, source, members, list(shown)])}"
 
 
 def fingerprint(settings: object) -> str:

@@ -3,7 +3,7 @@
 from unbraid.config import Tree
 from unbraid.reports import markup
 from unbraid.reports.canvas import SIGNS
-from unbraid.reports.equality import EQUAL, MARGIN, NO_VERDICT, equality
+from unbraid.reports.equality import EQUAL, MARGIN, NO_VERDICT, THE_SAME, equality, is_nothing
 from unbraid.reports.findings import Findings
 from unbraid.reports.markup import Group
 from unbraid.reports.words import MISSING, interval, number, wording
@@ -42,8 +42,8 @@ def _row(findings: Findings, place: int, found: dict[tuple[int, str], Tree], met
 def _cell(difference: Tree | None, equal: str) -> str:
     if difference is None:
         return MISSING
-    if difference["value"] == 0 and difference["interval"] in ([0, 0], None):
-        return "the same"
+    if is_nothing(difference):
+        return THE_SAME
     said = f"{SIGNS[difference['verdict']]} {difference['verdict']}" if equal == EQUAL else NO_VERDICT
     return f"{said}: {_by(difference)}"
 

@@ -6,7 +6,7 @@ from unbraid.config import Tree
 
 MARGIN = 0.02
 EQUAL, UNEQUAL, OPEN, UNKNOWN = "equal", "differs", "not known to be equal", "not known"
-NO_VERDICT = "no verdict"
+NO_VERDICT, THE_SAME = "no verdict", "the same"
 
 
 def equality(difference: Tree | None) -> str:
@@ -19,10 +19,18 @@ def equality(difference: Tree | None) -> str:
     return UNEQUAL if low > 0 or high < 0 else OPEN
 
 
+def is_nothing(difference: Tree) -> bool:
+    """Whether two settings are the same for certain, or in all there is of them."""
+    return difference["value"] == 0 and difference["interval"] in ([0, 0], None)
+
+
 def at_equal_accuracy(differences: Sequence[Tree]) -> list[Tree]:
     """The differences of a line without verdicts where models are not known to answer equally well."""
     equal = {one["setting"] for one in differences if one["metric"] == "accuracy" and equality(one) == EQUAL}
-    return [
-        one if one["metric"] == "accuracy" or one["setting"] in equal else {**one, "verdict": NO_VERDICT}
-        for one in differences
-    ]
+    return [{**one, "verdict": _verdict(one, one["setting"] in equal)} for one in differences]
+
+
+def _verdict(difference: Tree, equal: bool) -> str:
+    if is_nothing(difference):
+        return THE_SAME
+    return difference["verdict"] if equal or difference["metric"] == "accuracy" else NO_VERDICT

@@ -49,13 +49,13 @@ def _most_together(group: Sequence[Member]) -> int:
 
 
 def member_bytes(member: Member) -> int:
-    """About what one member takes: weights, gradients, two moments; dense codes a few times; cosines with the truth."""
+    """About what one member takes: weights, gradients, two moments; what its rule holds; cosines with the truth."""
     if member.experiment.is_taught:
         return _model_bytes(member.experiment)
     if not member.experiment.is_trained:
         return _untrained_bytes(member.experiment)
     dictionary, dimensions = member.experiment.dictionary, member.experiment.dimensions
-    features, codes = dictionary.features, dictionary.activation.held
+    features, codes = dictionary.features, dictionary.activation.codes_held
     batch, planted = member.experiment.training.batch, member.experiment.planted
     training = 8 * features * dimensions + codes * batch * features + 3 * batch * dimensions
     return 4 * (training + 3 * planted * features + planted * dimensions)
