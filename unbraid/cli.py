@@ -179,25 +179,37 @@ def claims(
     runs: RunsOption = RUNS,
     listed: Annotated[bool, typer.Option("--list", help="List the claims and run nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the entries as JSON with stable keys.")] = False,
+    kept: Annotated[
+        Path | None,
+        typer.Option(
+            "--kept",
+            metavar="FILE",
+            help="A ledger kept as JSON: what it has is not run again. Written anew, with .md.",
+        ),
+    ] = None,
     quiet: QuietOption = False,
 ) -> None:
     """Test what the seeds claim: run what is missing, reuse what is there, and write the ledger."""
     from unbraid.files import json_bytes
     from unbraid.reports.ledger import print_claims, print_ledger, write_ledger
     from unbraid.reports.ledger_table import write_table
-    from unbraid.studies.ledger import find_claims, ledger, plan_claims
+    from unbraid.studies.kept import read_kept, with_kept, write_kept
+    from unbraid.studies.ledger import NOT_RUN, find_claims, ledger, plan_claims
     from unbraid.studies.plans import checked_scale, missing
     from unbraid.working import gather_for, work_through
 
     found = find_claims(ids or [])
     asked = {claim.id for claim in found}
-    again = shlex.join(["unbraid", "claims", *(ids or []), "--scale", scale, "--runs", str(runs)])
+    again = ["unbraid", "claims", *(ids or []), "--scale", scale, "--runs", str(runs)]
+    again = shlex.join([*again, *(["--kept", str(kept)] if kept else [])])
+    before = read_kept(kept, checked_scale(scale))
     if not listed:
-        gather_for(found, checked_scale(scale), again, quiet)
-    planned = plan_claims(checked_scale(scale), runs)
+        gather_for(found, scale, again, quiet)
+    planned = plan_claims(scale, runs)
     if not listed:
-        work_through(missing(study for claim, study in planned if claim.id in asked), again, quiet)
-    entries = ledger(planned)
+        open_ = {entry["id"] for entry in with_kept(ledger(planned), before) if entry["verdict"] == NOT_RUN} & asked
+        work_through(missing(study for claim, study in planned if claim.id in open_), again, quiet)
+    entries = with_kept(ledger(planned), before)
     told = [entry for entry in entries if entry["id"] in asked]
     if as_json:
         typer.echo(json_bytes({"scale": scale, "claims": told}).decode().rstrip("\n"))
@@ -206,6 +218,9 @@ def claims(
     elif not quiet:
         print_ledger(told)
     if not listed:
+        if kept is not None:
+            write_kept(kept, entries, scale)
+            write_table(entries, scale, kept.with_suffix(".md"))
         write_table(entries, scale, runs / f"claims-{scale}.md")
         typer.echo(write_ledger(entries, scale, runs / f"claims-{scale}.html"), err=as_json)
 

@@ -16,6 +16,7 @@ from unbraid.reports.canvas import Picture, Plate
 from unbraid.runs import Run, all_runs
 from unbraid.studies import ledger
 from unbraid.studies.claims import Claim, Part
+from unbraid.studies.kept import read_kept, with_kept
 from unbraid.studies.measures import Difference, Level
 from unbraid.studies.plans import fingerprint
 from unbraid.studies.rules import Above, Within
@@ -289,6 +290,51 @@ def test_the_table_in_markdown_says_what_the_page_says(claims: None, runs: Path,
     assert f"`{fingerprint(run.config())}`" in table
     assert run.facts()["began"][:10] in table
     assert "2 claims: 1 hold, 1 fail." in table
+
+
+def test_what_a_kept_ledger_has_is_not_run_again(claims: None, trained: Path, tmp_path: Path, capsys):
+    kept, other = tmp_path / "docs" / "kept.json", tmp_path / "other"
+    code, first, err = unbraid(capsys, "claims", "--json", "--runs", trained, "--kept", kept)
+    assert code == 0, err
+    code, second, err = unbraid(capsys, "claims", "--json", "--runs", other, "--kept", kept)
+    assert code == 0, err
+    assert "study 1" not in err
+    assert all_runs(other) == []
+    assert [entry["parts"] for entry in entries(second).values()] == [one["parts"] for one in entries(first).values()]
+    assert str(tmp_path) not in kept.read_text().replace(str(Path(ledger.CLAIMS["000-sparser"].study)), "")
+    table = kept.with_suffix(".md").read_text()
+    assert table == (trained / "claims-small.md").read_text() == (other / "claims-small.md").read_text()
+    assert "2 claims: 1 hold, 1 fail." in table
+    assert "its run is not here" in (other / "claims-small.html").read_text()
+
+
+def test_a_kept_verdict_by_another_rule_is_not_taken(claims: None, trained: Path, tmp_path: Path, capsys, monkeypatch):
+    kept = tmp_path / "kept.json"
+    assert unbraid(capsys, "claims", "-q", "--runs", trained, "--kept", kept)[0] == 0
+    before, claim = read_kept(kept, "small"), ledger.CLAIMS["000-sparser"]
+    [part] = claim.parts
+    stricter = claim.model_copy(update={"parts": (part.model_copy(update={"rule": Above(margin=5.0)}),)})
+    monkeypatch.setitem(ledger.CLAIMS, claim.id, stricter)
+    found = with_kept(ledger.ledger(ledger.plan_claims("small", tmp_path / "other")), before)
+    assert [entry["verdict"] for entry in found] == ["not run", "fails"]
+
+
+def test_a_kept_ledger_of_another_scale_is_refused(claims: None, trained: Path, tmp_path: Path, capsys):
+    kept = tmp_path / "kept.json"
+    assert unbraid(capsys, "claims", "-q", "--runs", trained, "--kept", kept)[0] == 0
+    code, _, err = unbraid(capsys, "claims", "--scale", "standard", "--runs", trained, "--kept", kept)
+    assert code == 2
+    assert "is a ledger of scale 'small'" in err
+
+
+def test_without_its_model_a_kept_verdict_is_not_lost():
+    """There is no hash of a configuration that cannot be resolved here."""
+    told = {"id": "x", "study": "s", "rules": ["r"], "why": "no model", "verdict": "not run"}
+    here = {**told, "run": "runs/claims-s-small"}
+    old = {**told, "run": "claims-s-small-0123abcd", "verdict": "holds"}
+    assert with_kept([here], {"x": old}) == [old]
+    assert with_kept([{**here, "why": ""}], {"x": old}) == [{**here, "why": ""}]
+    assert with_kept([{**here, "run": "runs/claims-s-small-99999999"}], {"x": old})[0]["verdict"] == "not run"
 
 
 def test_a_table_of_what_was_not_run_has_no_numbers(claims: None, runs: Path):

@@ -19,6 +19,7 @@ from unbraid.reports.words import MISSING, count, interval, number
 VERDICTS = {"holds": "✓ holds", "fails": "✗ fails", "undecided": "○ undecided", "not run": "– not run"}
 HEAD = ("claim", "the seed's figure", "ours", "95 % interval", "chance", "verdict", "figure")
 PART_HEAD = ("measured", "ours", "95 % interval", "chance", "pairs", "verdict", "rule")
+ELSEWHERE = "taken from a ledger that was kept; its run is not here"
 MEANING = (
     "Each claim is a sentence of a seed, tested by a study of ours. Ours is a mean over replicates with its 95 % "
     "bootstrap interval; of a claim of several parts the row shows the part that decides it: the first that fails, "
@@ -113,14 +114,15 @@ def _section(entry: Tree, folder: Path, shown: dict[Path, str]) -> str:
         [_told(part), *_cells(part), str(part["pairs"]), VERDICTS[part["verdict"]], part["rule"]]
         for part in entry["parts"]
     ]
-    report = Link(os.path.relpath(run / "report.html", folder), f"its report ({run.name})")
+    here = run.is_dir()
+    report = Link(os.path.relpath(run / "report.html", folder), f"its report ({run.name})") if here else ELSEWHERE
     study = f"<p>Study: {markup.escape(entry['study'])}, {markup.escape(entry['title'])}; {markup.cell(report)}.</p>"
     parts = [
         markup.heading(2, f"{VERDICTS[entry['verdict']]}: {entry['statement']}"),
         markup.paragraph(f"Claim {entry['id']}. The seed: {entry['published']}"),
         markup.table(f"Parts of {entry['id']}", PART_HEAD, [Group(rows)], words=2, sentences=PART_HEAD[-1:]),
         study,
-        _figures(entry, run, shown),
+        _figures(entry, run, shown) if here else "",
     ]
     return f'<section id="{markup.escape(entry["id"])}">{"".join(parts)}</section>'
 

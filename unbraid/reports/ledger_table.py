@@ -4,10 +4,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from unbraid.config import Tree
-from unbraid.errors import Refusal
-from unbraid.files import read_record, write_bytes
+from unbraid.files import write_bytes
 from unbraid.reports.ledger import VERDICTS, numbers, tally
-from unbraid.runs import Run
 
 HEAD = ("claim", "", "ours", "95 % interval", "chance", "verdict")
 STUDY_HEAD = ("study", "configuration", "began", "commit", "minutes")
@@ -25,7 +23,7 @@ def ledger_table(entries: Sequence[Tree], scale: str) -> str:
     lines = ["# Claims and verdicts", "", f"{written} {tally(entries)}"]
     for seed in dict.fromkeys(entry["seed"] for entry in entries):
         lines += ["", f"## Seed {seed}", "", *_table(HEAD, [_claim(one) for one in entries if one["seed"] == seed])]
-    runs = {entry["run"]: entry for entry in entries}
+    runs = {Path(entry["run"]).name: entry for entry in entries}
     lines += ["", "## Studies", "", *_table(STUDY_HEAD, [_study(entry) for entry in runs.values()])]
     return "\n".join(lines) + "\n"
 
@@ -37,14 +35,11 @@ def _claim(entry: Tree) -> list[str]:
 
 def _study(entry: Tree) -> list[str]:
     """When it was run, by which code, and how long it took; of one that was not run only its name."""
-    run = Run(Path(entry["run"]))
     named = f"`{entry['study'] if '/' not in entry['study'] else Path(entry['study']).stem}`"
-    try:
-        began, seconds = run.facts()["began"][:10], run.status()["seconds"]
-        commit = str(read_record(run.path / "environment.json", "commit")["commit"])[:9]
-    except Refusal:
+    if not (made := entry["made"]):
         return [named, MISSING, MISSING, MISSING, MISSING]
-    return [named, f"`{run.name.rpartition('-')[2]}`", began, f"`{commit}`", f"{seconds / 60:.1f}"]
+    configuration, commit = Path(entry["run"]).name.rpartition("-")[2], str(made["commit"])[:9]
+    return [named, f"`{configuration}`", made["began"], f"`{commit}`", f"{made['minutes']:.1f}"]
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

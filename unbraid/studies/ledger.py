@@ -5,6 +5,8 @@ from pathlib import Path
 
 from unbraid.config import Tree, nearest
 from unbraid.errors import Refusal
+from unbraid.files import read_record
+from unbraid.runs import Run
 from unbraid.studies.claims import Claim, Part
 from unbraid.studies.plans import Study, study_of
 from unbraid.studies.results import Results
@@ -55,7 +57,7 @@ def _entry(claim: Claim, study: Study, read: dict[Path, Results]) -> Tree:
         "rules": [f"{part.what}: {part.rule.words}" for part in claim.parts],
     }
     if not study.finished:
-        return {**told, "verdict": NOT_RUN, "why": study.lacks, "parts": []}
+        return {**told, "made": {}, "verdict": NOT_RUN, "why": study.lacks, "parts": []}
     if study.run.path not in read:
         read[study.run.path] = Results.read(study.run)
     try:
@@ -64,7 +66,14 @@ def _entry(claim: Claim, study: Study, read: dict[Path, Results]) -> Tree:
         raise Refusal(
             f"claim {claim.id} cannot be judged by {study.run.path}: {problem}; if the code is newer, delete that run"
         ) from None
-    return {**told, "verdict": together([part["verdict"] for part in parts]), "why": "", "parts": parts}
+    verdict = together([part["verdict"] for part in parts])
+    return {**told, "made": _made(study.run), "verdict": verdict, "why": "", "parts": parts}
+
+
+def _made(run: Run) -> Tree:
+    """When a study was run, by which code, and how long it took."""
+    commit = read_record(run.path / "environment.json", "commit")["commit"]
+    return {"began": run.facts()["began"][:10], "commit": commit, "minutes": run.status()["seconds"] / 60}
 
 
 def _judge(part: Part, results: Results) -> Tree:
