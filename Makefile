@@ -7,7 +7,7 @@ export HF_HUB_OFFLINE = 1
 .PHONY: demo test check slow bench real-data test-data clean
 
 demo: .venv/installed
-	$(BIN)/unbraid run configs/line.toml
+	$(BIN)/unbraid run pipeline/demo
 
 test: .venv/installed-dev test-data
 	$(BIN)/python -m pytest -n auto --dist worksteal

@@ -11,13 +11,16 @@ from dataclasses import dataclass
 
 from benchmarks.figure import Figure
 from unbraid.config import read_toml
+from unbraid.dictionaries.training.fit import inputs_of, train
+from unbraid.dictionaries.training.step import State
+from unbraid.members import stack_configs
+from unbraid.studies.shipped import find_config
 from unbraid.members import across
-from unbraid.studies import find_config
-from unbraid.sweeps.grid import Member, expand
+from unbraid.studies.shipped import find_config
+from unbraid.pipeline.experiment import Member
+from unbraid.pipeline.expand import expand
 from unbraid.sweeps.plan import plan
-from unbraid.sweeps.scales import at_scale
-from unbraid.training.fit import inputs_of, train
-from unbraid.training.step import State
+from unbraid.config.sweep import at_scale
 
 TAKEN, LAST, PEER_STEPS = 300, 20, 5
 """Steps of ours that are taken (fewer for wide dictionaries), how many of them price the rest; steps of SAELens."""
@@ -32,9 +35,9 @@ class Price:
 
 
 def grid() -> Iterator[Figure]:
-    data = at_scale(read_toml(find_config("002-grid")), "standard", "002-grid")
+    data = at_scale(read_toml(find_config("superposition/grid")), "standard", "superposition/grid")
     data["sweep"]["world.firing"] = data["sweep"]["world.firing"][:1]
-    prices = [_price(group) for group in plan(expand(data, "002-grid"))]
+    prices = [_price(group) for group in plan(expand(data, "superposition/grid"))]
     ours, theirs = sum(price.ours for price in prices), sum(price.theirs for price in prices)
     yield Figure("standard grid of 48: ours, extrapolated", ours / 3600, float("inf"), "lower", "h")
     yield Figure("standard grid of 48: SAELens / ours", theirs / ours, 10, "higher", "×")
@@ -44,9 +47,9 @@ def _price(group: list[Member]) -> Price:
     from benchmarks.peers import sae_lens
 
     first = group[0].experiment
-    features, steps = first.dictionary.features, first.training.steps
-    training = across([member.experiment.training for member in group])
-    mechanisms = {"sparsity": across([member.experiment.enabled()["sparsity"] for member in group])}
+    features, steps = first.dictionary.d_sae, first.training.steps
+    training = stack_configs([member.experiment.training for member in group])
+    mechanisms = {"sparsity": stack_configs([member.experiment.enabled()["sparsity"] for member in group])}
     state = State.start(first.dictionary, first.world.dimensions, mechanisms, [m.experiment.seed for m in group])
     seconds: list[float] = []
     began = time.perf_counter()

@@ -10,11 +10,11 @@ from pathlib import Path
 from subprocess import run
 
 from benchmarks.figure import Figure
-from unbraid.config import Tree, merge, read_toml, to_toml
+from unbraid.config import JsonDict, merge, read_toml, to_toml
 from unbraid.progress import Silent
-from unbraid.runs import Run
-from unbraid.studies import find_config
-from unbraid.sweeps.execute import execute
+from unbraid.storage.runs import Run
+from unbraid.studies.shipped import find_config
+from unbraid.pipeline.executors import execute
 from unbraid.sweeps.grid import resolve
 
 KS = range(1, 21)
@@ -38,7 +38,7 @@ def recovered() -> Iterator[Figure]:
     """Over five models, of the study of dropout: the setting chosen by the lesser of these very shares."""
     with tempfile.TemporaryDirectory() as folder:
         runs = Path(folder)
-        _walk(runs, "line-dropout", "dropout", "--scale", "small")
+        _walk(runs, "pipeline/dropout", "dropout", "--scale", "small")
         settings = {one["label"]: one["metrics"] for one in Run.open(runs / "dropout").scores()["settings"]}
     label = max(settings, key=lambda one: min(_share(settings[one], "recovery", factor) for factor in ASKED))
     yield Figure(f"accuracy, {label}", settings[label]["accuracy"]["value"], 0.99, "higher", "")
@@ -66,14 +66,14 @@ def _of_the_demo(demo: Run) -> Iterator[Figure]:
             yield Figure(f"{asked}: best dictionary / probe, {words}", best, 0.8, "higher", "×")
 
 
-def _share(metrics: Tree, name: str, factor: str) -> float:
+def _share(metrics: JsonDict, name: str, factor: str) -> float:
     """How much of what a linear probe tells, counted from 0."""
     found = metrics[f"{name}_{factor}"]
     return found["value"] / found["ceiling"]
 
 
 def _twenty() -> Figure:
-    config = read_toml(find_config("line"))
+    config = read_toml(find_config("pipeline/demo"))
     base = {key: value for key, value in config.items() if key not in ("cases", "sweep", "mechanisms")}
     cases = {f"k-{k}": {"dictionary": {"activation": {"kind": "topk", "k": k}}} for k in KS}
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:
@@ -83,7 +83,7 @@ def _twenty() -> Figure:
     return Figure("20 dictionaries and their model / 20 alone", together / alone, 1.1, "lower", "×")
 
 
-def _seconds(runs: Path, name: str, config: Tree) -> float:
+def _seconds(runs: Path, name: str, config: JsonDict) -> float:
     made = Run.create(runs, name, to_toml(resolve(config, name)))
     began = time.monotonic()
     execute(made, Silent())

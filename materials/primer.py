@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from unbraid.files import write_bytes
+from unbraid.storage.files import write_bytes
 from unbraid.randomness import stream
 
 CHARACTERS = 100_000

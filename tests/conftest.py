@@ -41,8 +41,7 @@ def keep_as_shards():
     """Writes rows as a finished capture of several shards, in documents of eight tokens."""
 
     def keep(folder, rows, shard_tokens=400, dtype="float32"):
-        from unbraid.capture.manifest import Manifest, Origin
-        from unbraid.capture.shards import write_shard
+        from unbraid.activations.shards import Manifest, Origin, write_shard
 
         cards = []
         for number, start in enumerate(range(0, len(rows), shard_tokens)):
@@ -78,7 +77,7 @@ def pretend_to_capture(keep_as_shards):
     """
 
     def pretend(config):
-        from unbraid.capture.manifest import read_manifest
+        from unbraid.activations.shards import read_manifest
         from unbraid.worlds.activations import source_of
 
         world = config.get("world", {})

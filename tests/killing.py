@@ -14,7 +14,7 @@ import torch
 
 from unbraid import cli
 from unbraid.config import read_toml, to_toml
-from unbraid.runs import Run
+from unbraid.storage.runs import Run
 from unbraid.sweeps.grid import resolve
 
 LAUNCHER = multiprocessing.get_context("forkserver")

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from unbraid import cli
-from unbraid.mechanisms import MECHANISMS
+from unbraid.dictionaries.mechanisms import MECHANISMS
+from unbraid.dictionaries.training.config import Training
 from unbraid.sweeps.grid import resolve
-from unbraid.training.schedule import Training
 
 GOOD = """
 title = "small"
@@ -21,13 +21,13 @@ seed = 1
 [world]
 kind = "superposition"
 dimensions = 6
-features = 9
+n_features = 9
 decay = 0.9
 active = 1.5
 strength = "product"
 noise = 0.1
 [dictionary]
-features = 7
+d_sae = 7
 pre_bias = true
 activation = { kind = "topk", k = 3 }
 [training]
@@ -37,7 +37,7 @@ learning_rate = 0.01
 warmup_steps = 1
 decay_steps = 1
 clip = 1.0
-fidelity = "mean_square"
+reconstruction_loss = "mean_square"
 [mechanisms.sparsity]
 weight = 0.1
 form = "published"
@@ -55,7 +55,7 @@ ALL = tomllib.loads(GOOD)
 """The same with every setting of the nine mechanisms of seed 003 and time to reallocate once; not swept, for speed."""
 del ALL["sweep"]
 NINE = [name for name in MECHANISMS if name not in ("sparsity", "matryoshka")]
-ALL["mechanisms"] |= {name: MECHANISMS[name]().tree() for name in NINE}
+ALL["mechanisms"] |= {name: MECHANISMS[name]().to_dict() for name in NINE}
 ALL["mechanisms"]["reallocation"]["every"] = 2
 
 VALUES = st.one_of(

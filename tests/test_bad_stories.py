@@ -81,7 +81,7 @@ REFUSED = {
     ),
     "a task's part that cannot be": (["world.task=counting", "tasks.counting.model.heads=3"], "heads is 3, which does"),
     "a dictionary": (
-        ["dictionary.features=9"],
+        ["dictionary.d_sae=9"],
         "dictionary was given, and on stories a model is taught; accepted: model",
     ),
     "training": (["training.steps=3"], "training was given, and on stories a model is taught; accepted: model"),

@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 
 from unbraid import cli
-from unbraid.files import read_arrays, read_json
-from unbraid.runs import Run
+from unbraid.storage.files import read_arrays, read_json
+from unbraid.storage.runs import Run
 
 TINY = """
 [world]
 dimensions = 8
-features = 12
+n_features = 12
 active = 2.0
 [dictionary]
-features = 10
+d_sae = 10
 [training]
 steps = 12
 batch = 16
@@ -132,15 +132,15 @@ def test_configs_that_ship_are_listed_and_valid(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pretend_to_capture
 ):
     from unbraid.config import read_toml
-    from unbraid.studies import shipped
-    from unbraid.sweeps.grid import expand
-    from unbraid.sweeps.scales import at_scale, scales_of
+    from unbraid.studies.shipped import shipped
+    from unbraid.pipeline.expand import expand
+    from unbraid.config.sweep import at_scale, scales_of
 
     monkeypatch.chdir(tmp_path)
     out = unbraid(capsys, "configs")[1]
-    for path in shipped():
-        assert path.stem in out
-        assert path.read_text().startswith(f"# unbraid run configs/{path.name}")
+    for name, path in shipped().items():
+        assert f"\n{name} " in f"\n{out}"
+        assert path.read_text().startswith("# unbraid run ")
         data = read_toml(path)
         for scale in (None, *scales_of(data, path.name)):
             chosen = at_scale(data, scale, path.name)
@@ -176,11 +176,11 @@ def test_an_unknown_scale_is_refused_with_those_there_are(
 
 REFUSED = {
     "unknown key": (["training.stepps=3"], "did you mean 'steps'"),
-    "unknown table": (["wolrd.features=3"], "did you mean 'world'"),
+    "unknown table": (["wolrd.n_features=3"], "did you mean 'world'"),
     "unknown mechanism": (["mechanisms.sparsty.weight=1"], "did you mean 'sparsity'"),
     "wrong type": (["training.steps=many"], "training.steps is 'many'"),
     "fraction of a step": (["training.steps=1.5"], "training.steps is 1.5"),
-    "zero size": (["dictionary.features=0"], "dictionary.features is 0"),
+    "zero size": (["dictionary.d_sae=0"], "dictionary.d_sae is 0"),
     "negative size": (["world.dimensions=-4"], "world.dimensions is -4"),
     "not a number": (["mechanisms.sparsity.weight=nan"], "finite"),
     "k larger than f": (["dictionary.activation={kind='topk', k=11}"], "1 to 10"),
@@ -195,7 +195,7 @@ REFUSED = {
     "sweep of a bad value": (["sweep.'training.steps'=[0]"], "training.steps is 0"),
     "not an override": (["training.steps"], "PATH=VALUE"),
     "bad path": (["training..steps=3"], "dotted path"),
-    "larger than memory": (["dictionary.features=16000000", "world.dimensions=1000000"], "GiB"),
+    "larger than memory": (["dictionary.d_sae=16000000", "world.dimensions=1000000"], "GiB"),
     "a name with a slash": (["--name", "a/b"], "no slashes"),
     "a name too long": (["--name", "n" * 300], "up to 60 letters"),
     "a name that is not text": (["--name", "\udc80"], "no slashes"),
@@ -203,7 +203,7 @@ REFUSED = {
     "an override of what is swept": (["seed=7"], "'seed' is swept"),
     "a comment": (["#training.steps=5"], "dotted path"),
     "an enormous number": (["training.steps=" + "9" * 400], "less than or equal to"),
-    "a truth larger than memory": (["world.features=10000000", "dictionary.features=20000"], "GiB"),
+    "a truth larger than memory": (["world.n_features=10000000", "dictionary.d_sae=20000"], "GiB"),
 }
 
 
@@ -276,7 +276,7 @@ def test_a_loss_that_is_not_finite_names_step_term_and_checkpoint(
     words = (rates, "saving.checkpoint_every=1", "training.steps=50", "dictionary.pre_bias=true")
     code, _, err = unbraid(capsys, "run", config, *words, "--runs", tmp_path, "--name", "hot", "-q")
     assert code == 1
-    assert "loss term 'fidelity'" in err
+    assert "loss term 'reconstruction'" in err
     assert "1e+30" in err
     kept = Run.open(tmp_path / "hot")
     named = err.split("the last good checkpoint is ")[1].split(";")[0]
@@ -316,7 +316,7 @@ def test_no_space_left_is_one_sentence_and_nothing_is_lost(config: Path, tmp_pat
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 
-    big = ("dictionary.features=64", "training.steps=40")
+    big = ("dictionary.d_sae=64", "training.steps=40")
     process = launch("run", config, *big, "--runs", tmp_path, "--name", "full", preexec_fn=limit)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 2
@@ -413,6 +413,6 @@ def test_a_trained_stack_can_be_loaded_and_scores_as_it_did(finished: Run):
     from unbraid import Superposition, load_stack, score
 
     stack = load_stack(finished.path)
-    world = Superposition(dimensions=8, features=12, active=2.0)
+    world = Superposition(dimensions=8, n_features=12, active=2.0)
     found = score(stack, world, samples=256).values["mmcs"].tolist()
     assert found == pytest.approx(finished.scores()["settings"][0]["metrics"]["mmcs"]["members"])

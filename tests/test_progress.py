@@ -7,7 +7,12 @@ from rich.console import Console
 
 from unbraid.progress import Bar, Lines, OneOfMany, Silent
 
-LINE = {"step": 50, "terms": {"fidelity": [0.12, 0.14], "sparsity": [0.2, 0.2]}, "l0": [5.0, 6.0], "mmcs": [0.9, 0.92]}
+LINE = {
+    "step": 50,
+    "terms": {"reconstruction": [0.12, 0.14], "sparsity": [0.2, 0.2]},
+    "l0": [5.0, 6.0],
+    "mmcs": [0.9, 0.92],
+}
 
 
 def test_the_bar_shows_time_left_and_the_numbers_at_80_columns():
@@ -22,7 +27,7 @@ def test_the_bar_shows_time_left_and_the_numbers_at_80_columns():
     shown = out.getvalue()
     assert "50%" in shown
     assert "left" in shown
-    assert "MMCS 0.91  L0 5.5  fidelity 0.13" in shown
+    assert "MMCS 0.91  L0 5.5  reconstruction 0.13" in shown
     assert "a checkpoint is damaged" in shown
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from unbraid.config import read_toml
-from unbraid.sweeps.grid import expand
+from unbraid.pipeline.expand import expand
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", README, re.DOTALL)

@@ -9,13 +9,13 @@ import pytest
 
 from tests.killing import kill_until_it_ends, launch, make
 from unbraid.progress import Silent
-from unbraid.runs import Run
-from unbraid.sweeps.execute import execute
+from unbraid.storage.runs import Run
+from unbraid.pipeline.executors import execute
 
 CONFIG = """
 [world]
 dimensions = 16
-features = 24
+n_features = 24
 active = 3.0
 [training]
 steps = 300
@@ -24,7 +24,7 @@ clip = 1.0
 warmup_steps = 10
 decay_steps = 50
 [dictionary]
-features = 32
+d_sae = 32
 pre_bias = true
 [mechanisms.sparsity]
 weight = 0.1
@@ -89,8 +89,8 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
             damaged.with_suffix(".json").write_bytes(damaged.with_suffix(".json").read_bytes()[:-9])
         case _:
             damaged.unlink()
-    watcher = Silent()
-    execute(run, watcher)
+    progress = Silent()
+    execute(run, progress)
     said = capsys.readouterr().err.splitlines()
     assert any(damaged.stem in sentence and "is damaged" in sentence for sentence in said)
     assert results(run) == results(never_stopped)

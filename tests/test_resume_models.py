@@ -14,10 +14,10 @@ from tests.killing import kill, kill_until_it_ends, launch, left_of, make, newes
 from tests.sweeps.test_model_work import CONFIG as SHORT
 from tests.sweeps.test_model_work import results as kept_of
 from tests.test_cli import launch as launch_anew
-from unbraid.config import Tree
+from unbraid.config import JsonDict
 from unbraid.progress import Silent
-from unbraid.runs import Run
-from unbraid.sweeps.execute import execute
+from unbraid.storage.runs import Run
+from unbraid.pipeline.executors import execute
 
 CONFIG = SHORT.replace("steps = 9", "steps = 40").replace("seed = [0, 1]", '"model.d_ff" = [8, 10, 12]')
 """Other sizes, so that no two are taught together."""
@@ -31,7 +31,7 @@ def results(run: Run) -> dict[str, Any]:
     return {**kept_of(run), "scores.json": without_seconds(json.loads((run.path / "scores.json").read_text()))}
 
 
-def without_seconds(scores: Tree) -> Tree:
+def without_seconds(scores: JsonDict) -> JsonDict:
     for setting in scores["settings"]:
         assert setting["metrics"].pop("seconds")
     scores["differences"] = [one for one in scores["differences"] if one["metric"] != "seconds"]

@@ -3,7 +3,7 @@
     import unbraid as ub
 
     world = ub.Superposition(dimensions=64, features=128)
-    stack = ub.fit(world, ub.Dictionary(features=128), [ub.Sparsity(weight=0.15)])
+    stack = ub.fit(world, ub.Dictionary(d_sae=128), [ub.Sparsity(weight=0.15)])
     print(ub.score(stack, world))
 
 Names are loaded when first used, so that importing the package costs nothing.
@@ -12,23 +12,7 @@ Names are loaded when first used, so that importing the package costs nothing.
 import importlib
 import os
 import sys
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from unbraid.codes import Codes
-    from unbraid.dictionaries import BatchTopK, Dictionary, Gated, JumpRelu, Relu, Stack, TopK, Variational
-    from unbraid.estimator import SparseAutoencoder
-    from unbraid.examining import Examining, examine
-    from unbraid.examining.continuing import continue_text
-    from unbraid.mechanisms import Matryoshka, Mechanism, Sparsity
-    from unbraid.models import Models, Transformer
-    from unbraid.reports.recovery_figures import draw_recovery
-    from unbraid.scoring import Scores, score
-    from unbraid.sweeps.trained import load_models, load_stack
-    from unbraid.training.fit import fit
-    from unbraid.training.schedule import Training
-    from unbraid.training.teaching import Teaching
-    from unbraid.worlds import Activations, Stories, Superposition, Text, World
+from typing import Any
 
 __version__ = "0.1.0"
 
@@ -36,79 +20,74 @@ if "torch" not in sys.modules:
     # torch's threads and numba's take turns: those that wait must not hold the processor (docs/decisions/006).
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
-_HOMES = {
-    "Activations": "unbraid.worlds",
-    "BatchTopK": "unbraid.dictionaries",
-    "Codes": "unbraid.codes",
-    "Dictionary": "unbraid.dictionaries",
-    "Examining": "unbraid.examining",
-    "Gated": "unbraid.dictionaries",
-    "JumpRelu": "unbraid.dictionaries",
-    "Matryoshka": "unbraid.mechanisms",
-    "Mechanism": "unbraid.mechanisms",
-    "Models": "unbraid.models",
-    "Relu": "unbraid.dictionaries",
-    "Scores": "unbraid.scoring",
-    "SparseAutoencoder": "unbraid.estimator",
-    "Sparsity": "unbraid.mechanisms",
-    "Stack": "unbraid.dictionaries",
-    "Stories": "unbraid.worlds",
-    "Superposition": "unbraid.worlds",
-    "Teaching": "unbraid.training.teaching",
-    "Text": "unbraid.worlds",
-    "TopK": "unbraid.dictionaries",
-    "Training": "unbraid.training.schedule",
-    "Transformer": "unbraid.models",
-    "Variational": "unbraid.dictionaries",
-    "World": "unbraid.worlds",
-    "continue_text": "unbraid.examining.continuing",
-    "draw_recovery": "unbraid.reports.recovery_figures",
-    "examine": "unbraid.examining",
-    "fit": "unbraid.training.fit",
-    "load_models": "unbraid.sweeps.trained",
-    "load_stack": "unbraid.sweeps.trained",
-    "score": "unbraid.scoring",
+_EXPORTS = {  # also in __init__.pyi, for type checkers and editors
+    "unbraid.codes": ["Codes"],
+    "unbraid.dictionaries": [
+        "Activation",
+        "BatchTopK",
+        "Dictionary",
+        "Gated",
+        "JumpRelu",
+        "Relu",
+        "Stack",
+        "TopK",
+        "Variational",
+    ],
+    "unbraid.dictionaries.baselines": ["Baseline", "Ica", "KMeans", "KMedoids", "Nmf", "Oracle", "Pca", "Random"],
+    "unbraid.dictionaries.estimator": ["SparseAutoencoder"],
+    "unbraid.dictionaries.mechanisms": [
+        "AdaptiveL1",
+        "AdaptiveNeighbourhoods",
+        "AdaptiveTau",
+        "CorrelationPruning",
+        "DynamicPairs",
+        "LateralInhibition",
+        "Matryoshka",
+        "Mechanism",
+        "MomentumImportance",
+        "PairOrthogonality",
+        "Reallocation",
+        "Sparsity",
+    ],
+    "unbraid.dictionaries.training.config": ["Training"],
+    "unbraid.dictionaries.training.fit": ["fit"],
+    "unbraid.activations.capture": ["CaptureConfig", "capture"],
+    "unbraid.activations.diagnosis": ["diagnose"],
+    "unbraid.evaluation.dictionaries": ["Scores", "score"],
+    "unbraid.evaluation.heads": ["evaluate_heads"],
+    "unbraid.evaluation.text_models": ["continue_text"],
+    "unbraid.models": [
+        "Gauge",
+        "HeadEvaluation",
+        "Hopfield",
+        "ModelTraining",
+        "Models",
+        "Routed",
+        "Softmax",
+        "Transformer",
+    ],
+    "unbraid.models.constraints": ["AttentionEntropy", "Constraint", "HeadUsage", "Independence", "Orthogonality"],
+    "unbraid.models.training": ["train_model"],
+    "unbraid.pipeline.trained": ["load_models", "load_stack"],
+    "unbraid.reports.recovery_figures": ["draw_recovery"],
+    "unbraid.worlds": ["Activations", "Stories", "Superposition", "Text", "World"],
+    "unbraid.worlds.firing": ["Correlated", "Hierarchy", "Independent"],
 }
+_MODULES = {name: module for module, names in _EXPORTS.items() for name in names}
 
-__all__ = [
-    "Activations",
-    "BatchTopK",
-    "Codes",
-    "Dictionary",
-    "Examining",
-    "Gated",
-    "JumpRelu",
-    "Matryoshka",
-    "Mechanism",
-    "Models",
-    "Relu",
-    "Scores",
-    "SparseAutoencoder",
-    "Sparsity",
-    "Stack",
-    "Stories",
-    "Superposition",
-    "Teaching",
-    "Text",
-    "TopK",
-    "Training",
-    "Transformer",
-    "Variational",
-    "World",
-    "continue_text",
-    "draw_recovery",
-    "examine",
-    "fit",
-    "load_models",
-    "load_stack",
-    "score",
-]
+__all__ = sorted(_MODULES)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'unbraid' has no attribute '{name}'; it has {', '.join(__all__)}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    exported = getattr(importlib.import_module(_MODULES[name]), name)
+    if isinstance(exported, type):
+        from unbraid.config import Config, add_parameters
+
+        if issubclass(exported, Config):
+            add_parameters(exported)
+    return exported
 
 
 def __dir__() -> list[str]:

@@ -1,15 +1,15 @@
 """How much a dictionary says twice: features that point alike, and features that fire alike.
 
 Measured on no more than `SAMPLES` of the samples that score it; the formulas are in `metrics/redundancy.py` and
-`coactivation/correlation.py`.
+`dictionaries/coactivation`.
 """
 
 from collections.abc import Callable, Sequence
 
 from unbraid.axes import Float, Tensor
-from unbraid.coactivation.correlation import correlation
 from unbraid.codes import Codes
-from unbraid.metrics.redundancy import redundancy
+from unbraid.dictionaries.coactivation import correlation
+from unbraid.metrics.recovery import redundancy
 from unbraid.worlds import Batch
 
 SAMPLES = 8192
@@ -18,5 +18,5 @@ SAMPLES = 8192
 def repetition(
     directions: Float[Tensor, "m f d"], encode: Callable[[Batch], Codes], batches: Sequence[Batch]
 ) -> dict[str, Tensor]:
-    codes = Codes.after_one_another([encode(batch) for batch in batches])
+    codes = Codes.concatenate([encode(batch) for batch in batches])
     return {"redundancy": redundancy(directions, codes.counts()), "correlation": correlation(codes)}

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from unbraid.config import to_toml
-from unbraid.files import json_bytes, write_arrays, write_bytes, write_json
+from unbraid.storage.files import json_bytes, write_arrays, write_bytes, write_json
 from unbraid.reports.canvas import Plate
 from unbraid.reports.figures import draw
 from unbraid.reports.findings import Findings
 from unbraid.reports.page import write_report
-from unbraid.runs import Run
+from unbraid.storage.runs import Run
 
 METRICS = {
     "mmcs": (0.8123, 0.189, 1.0),
@@ -76,12 +76,12 @@ def config(recipe: Recipe) -> dict[str, Any]:
         "world": {
             "kind": "superposition",
             "dimensions": 8,
-            "features": recipe.true,
+            "n_features": recipe.true,
             "active": 2.0,
             "decay": 0.9,
             "noise": 0.0,
         },
-        "dictionary": {"features": recipe.learned, "activation": {"kind": "relu"}},
+        "dictionary": {"d_sae": recipe.learned, "activation": {"kind": "relu"}},
         "training": {"steps": recipe.steps[-1], "batch": 64, "learning_rate": 0.01},
         "mechanisms": {"sparsity": {"weight": 0.1, "form": "per_sample"}},
         "sweep": {
@@ -146,7 +146,7 @@ def write_stack(run: Run, stack: int, recipe: Recipe) -> None:
         {
             "step": step,
             "rate": 1.0,
-            "terms": {"fidelity": [1 / step] * members, "sparsity": [0.1 + 0.01 * m for m in range(members)]},
+            "terms": {"reconstruction": [1 / step] * members, "sparsity": [0.1 + 0.01 * m for m in range(members)]},
             "l0": [8.0 + m for m in range(members)],
             "mmcs": [min(1.0, 0.2 + step / 100)] * members,
         }

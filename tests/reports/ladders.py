@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from unbraid.config import to_toml
-from unbraid.files import json_bytes, write_arrays, write_bytes, write_json
-from unbraid.runs import Run
+from unbraid.storage.files import json_bytes, write_arrays, write_bytes, write_json
+from unbraid.storage.runs import Run
 
 MECHANISMS = [
     *("pair_orthogonality", "adaptive_tau", "dynamic_pairs", "correlation_pruning", "momentum_importance"),
@@ -90,7 +90,7 @@ def write_ladder(path: Path, judged: bool = False, seeds: list[int] = SEEDS) -> 
     write_json(path / "scores.json", {"settings": settings, "differences": []})
     write_stack(run.stack(0), seeds)
     if judged:
-        write_json(path / "judged.json", judgement(settings))
+        write_json(path / "language_model.json", judgement(settings))
     return run
 
 
@@ -98,8 +98,8 @@ def config(seeds: list[int]) -> dict[str, Any]:
     return {
         "title": "A ladder",
         "seed": 0,
-        "world": {"kind": "superposition", "dimensions": 16, "features": TRUE, "active": 4.0, "noise": 0.0},
-        "dictionary": {"features": LEARNED, "activation": {"kind": "relu"}},
+        "world": {"kind": "superposition", "dimensions": 16, "n_features": TRUE, "active": 4.0, "noise": 0.0},
+        "dictionary": {"d_sae": LEARNED, "activation": {"kind": "relu"}},
         "training": {"steps": STEPS[-1], "batch": 64, "learning_rate": 0.01},
         "mechanisms": {"sparsity": {"weight": 0.1, "form": "per_sample"}},
         "cases": {
@@ -124,7 +124,7 @@ def write_stack(folder: Path, seeds: list[int]) -> None:
         {
             "step": step,
             "terms": {
-                "fidelity": [fidelity(case, step, seed) for case, _, seed in members],
+                "reconstruction": [reconstruction(case, step, seed) for case, _, seed in members],
                 "sparsity": [0.1 + 0.01 * seed for _, _, seed in members],
             },
             "l0": [l0(*member) * (1 + 20 * math.exp(-step / 200)) for member in members],
@@ -142,12 +142,12 @@ def write_stack(folder: Path, seeds: list[int]) -> None:
     write_arrays(folder / "tables.safetensors", {"best_cosine": cosine, "density": density, "probabilities": rates})
 
 
-def fidelity(case: str, step: int, seed: int) -> float:
+def reconstruction(case: str, step: int, seed: int) -> float:
     return (1 - 0.03 * len(cases()[case])) * (0.2 + 5 * math.exp(-step / 300)) * (1 + 0.01 * seed)
 
 
 def judgement(settings: list[dict[str, Any]]) -> dict[str, Any]:
-    """What `unbraid judge` writes, as far as figures read it."""
+    """What `unbraid evaluate` writes, as far as figures read it."""
     steps = {"1": 0.66, "2": 0.71, "5": 0.77, "10": 0.82, "20": 0.85, "50": 0.9, "full": 0.93}
     cards = []
     for one in settings:
@@ -172,7 +172,7 @@ def judgement(settings: list[dict[str, Any]]) -> dict[str, Any]:
         "labelled": ["ag_news.jsonl", "emotion.jsonl"],
         "settings": cards,
         "differences": [],
-        "beside": {"raw activations": raw, "the mean": {}},
+        "baselines": {"raw activations": raw, "the mean": {}},
         "probes": {"ag_news": {}, "emotion": {}},
         "letters": {},
         "warnings": ["Letters are <few>."],

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from unbraid.config import Tree, merge, to_toml
-from unbraid.files import json_bytes, write_arrays, write_bytes, write_json
-from unbraid.runs import Run
+from unbraid.config import JsonDict, merge, to_toml
+from unbraid.storage.files import json_bytes, write_arrays, write_bytes, write_json
+from unbraid.storage.runs import Run
 
 LABELS = ["ℓ0"] * 5 + ["ℓ1"] * 3 + ["ℓ2"]
 WORDS = [" ", "a", "\n", "$", "b", "a"]
@@ -18,7 +18,7 @@ ROW_STD = np.array([[0.02, 0.06, 0.11] * 3, [0.04, 0.08, 0.09] * 3])
 SHARPNESS = np.linspace(0.1, 0.9, 9)
 
 
-def config(swept: dict[str, Sequence[float]]) -> Tree:
+def config(swept: dict[str, Sequence[float]]) -> JsonDict:
     return {
         "title": "Language by hand",
         "world": {"kind": "text", "text": "primer", "units": "characters", "context": len(WORDS)},
@@ -32,7 +32,7 @@ def write_languages(
     parent: Path,
     path: str = "model.kappa",
     values: Sequence[float] = (0.25, 0.005),
-    changes: Tree | None = None,
+    changes: JsonDict | None = None,
     labels: Sequence[str] = LABELS,
     masked: bool = False,
 ) -> Run:
@@ -49,7 +49,7 @@ def write_languages(
     return run
 
 
-def _card(stack: int, path: str, value: float, labels: Sequence[str]) -> Tree:
+def _card(stack: int, path: str, value: float, labels: Sequence[str]) -> JsonDict:
     found: dict[str, tuple[float, float | None]] = {
         "perplexity": (8.5 + stack, 19.0),
         "bits_per_character": (3.1, 4.2),

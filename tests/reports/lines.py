@@ -5,16 +5,16 @@ from pathlib import Path
 
 import numpy as np
 
-from unbraid.config import Tree, merge, to_toml
-from unbraid.files import json_bytes, write_arrays, write_bytes, write_json
-from unbraid.runs import Run
-from unbraid.statistics import paired_difference
+from unbraid.config import JsonDict, merge, to_toml
+from unbraid.storage.files import json_bytes, write_arrays, write_bytes, write_json
+from unbraid.metrics.intervals import paired_difference
+from unbraid.storage.runs import Run
 
 RECOVERY = {"l1": 0.5, "topk": 0.6, "kmeans": 0.3}
-CASES: dict[str, Tree] = {
+CASES: dict[str, JsonDict] = {
     "l1": {"mechanisms": {"sparsity": {"weight": 1.0}}},
     "topk": {"dictionary": {"activation": {"kind": "topk", "k": 8}}},
-    "kmeans": {"baseline": {"kind": "kmeans", "features": 32}},
+    "kmeans": {"baseline": {"kind": "kmeans", "n_components": 32}},
 }
 FACTORS = {"person": 0.1, "place": 0.3, "place_of_mary": -0.2, "place_of_john": -0.4}
 """How far the recovery of each factor is from that of all."""
@@ -26,12 +26,12 @@ VALUES = [0.0, -0.5, 0.0, 0.25, 2.0, 0.0]
 COMPARED = ("recovery", "recovery_share", "probe", "dci_disentanglement", "factors_recovered", "accuracy", "l0")
 
 
-def concept(factor: str, value: str, verdict: str, features: Sequence[int], phi: float | None) -> Tree:
+def concept(factor: str, value: str, verdict: str, features: Sequence[int], phi: float | None) -> JsonDict:
     told = {"factor": factor, "value": value, "verdict": verdict, "features": list(features)}
     return {**told, "phi": phi, "ceiling": 0.9, "share": 0.125}
 
 
-def page(feature: int, verdict: str, concepts: Sequence[str], phi: float = 0.93) -> Tree:
+def page(feature: int, verdict: str, concepts: Sequence[str], phi: float = 0.93) -> JsonDict:
     said = {"feature": feature, "verdict": verdict, "concepts": list(concepts), "phi": phi, "threshold": 1.0}
     neighbour = {**said, "feature": feature + 1, "cosine": 0.5, "correlation": -0.25}
     return {
@@ -57,14 +57,14 @@ CARD = {
 }
 
 
-def config(cases: Mapping[str, Tree], seeds: Sequence[int]) -> Tree:
+def config(cases: Mapping[str, JsonDict], seeds: Sequence[int]) -> JsonDict:
     return {
         "title": "A line by hand",
         "seed": 0,
         "world": {"kind": "stories", "task": "one_fact", "layout": "together", "seed": 0},
         "model": {"d_model": 16, "heads": 4, "layers": 2, "d_ff": 32, "causal": True, "attention": {"kind": "softmax"}},
         "teaching": {"steps": 30, "batch": 64, "learning_rate": 0.002},
-        "capture": {"site": "blocks.0.hook_resid_post", "stories": 200, "normalise": "both", "seed": 0},
+        "capture": {"site": "blocks.0.hook_resid_post", "stories": 200, "normalize": "center_and_scale", "seed": 0},
         "dictionary": {"features": 64, "activation": {"kind": "relu"}},
         "training": {"steps": 40, "batch": 32, "learning_rate": 0.01},
         "scoring": {"samples": 500},
@@ -76,10 +76,10 @@ def config(cases: Mapping[str, Tree], seeds: Sequence[int]) -> Tree:
 def write_line(
     parent: Path,
     name: str = "line",
-    cases: Mapping[str, Tree] = CASES,
+    cases: Mapping[str, JsonDict] = CASES,
     seeds: Sequence[int] = range(5),
     accuracy: Mapping[str, float] | None = None,
-    changes: Tree | None = None,
+    changes: JsonDict | None = None,
 ) -> Run:
     """`accuracy` is that of the models behind a case, where it is not 0.8."""
     run = Run(parent / name)
@@ -112,7 +112,7 @@ def bounds(case: str, accuracy: float) -> dict[str, tuple[float, float | None, f
     }
 
 
-def scores(cases: Sequence[str], seeds: Sequence[int], accuracy: Mapping[str, float]) -> Tree:
+def scores(cases: Sequence[str], seeds: Sequence[int], accuracy: Mapping[str, float]) -> JsonDict:
     cards, every = [], []
     for index, case in enumerate(cases):
         members = [
@@ -127,14 +127,14 @@ def scores(cases: Sequence[str], seeds: Sequence[int], accuracy: Mapping[str, fl
     return {"settings": cards, "differences": differences}
 
 
-def _metric(metric: str, value: float, chance: float | None, ceiling: float | None, amount: int) -> Tree:
+def _metric(metric: str, value: float, chance: float | None, ceiling: float | None, amount: int) -> JsonDict:
     """Replicates of a recovery are up to 0.02 apart; all other scores are the same in each."""
     apart = np.linspace(-0.01, 0.01, amount) if metric.startswith("recovery") and amount > 1 else np.zeros(amount)
     told = {"value": value, "interval": [value - 0.01, value + 0.01] if amount > 1 else None}
     return {**told, "chance": chance, "ceiling": ceiling, "members": (value + apart).tolist()}
 
 
-def _difference(index: int, metric: str, every: Sequence[Mapping[str, Mapping[int, float]]]) -> Tree:
+def _difference(index: int, metric: str, every: Sequence[Mapping[str, Mapping[int, float]]]) -> JsonDict:
     ours, first = ({str(key): value for key, value in one[metric].items()} for one in (every[index], every[0]))
     found = paired_difference(ours, first)
     told = {"setting": index, "reference": 0, "metric": metric, "value": found.estimate.value}
@@ -142,7 +142,7 @@ def _difference(index: int, metric: str, every: Sequence[Mapping[str, Mapping[in
 
 
 def _write_stack(run: Run, stack: int, shown: bool) -> None:
-    lines = [{"step": step, "terms": {"fidelity": [1 / step]}, "l0": [8.0]} for step in (10, 20, 40)]
+    lines = [{"step": step, "terms": {"reconstruction": [1 / step]}, "l0": [8.0]} for step in (10, 20, 40)]
     text = b"".join(json_bytes(line).replace(b"\n", b" ") + b"\n" for line in lines)
     write_bytes(run.stack(stack) / "log.jsonl", text)
     write_arrays(run.stack(stack) / "tables.safetensors", {"density": np.full((1, 4), 0.1)})

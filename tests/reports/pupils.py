@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from unbraid.config import Tree, merge, to_toml
-from unbraid.files import json_bytes, write_arrays, write_bytes, write_json
-from unbraid.runs import Run
+from unbraid.config import JsonDict, merge, to_toml
+from unbraid.storage.files import json_bytes, write_arrays, write_bytes, write_json
+from unbraid.storage.runs import Run
 
 WORDS = [*("mary", "went", "to", "the", "garden", "."), *("john", "went", "to", "the", "office", ".")]
 WORDS += ["where", "is", "mary", "?"]
@@ -21,7 +21,7 @@ STEPS = (10, 20, 30)
 STORY = {"words": WORDS, "asked": [ASKED], "answers": ["garden"], "said": ["garden"], "support": [SUPPORT]}
 
 
-def config(cases: Sequence[str], tasks: Sequence[str], seeds: Sequence[int]) -> Tree:
+def config(cases: Sequence[str], tasks: Sequence[str], seeds: Sequence[int]) -> JsonDict:
     return {
         "title": "Models by hand",
         "seed": 0,
@@ -47,7 +47,7 @@ def write_models(
     cases: Sequence[str] = ("none", "orthogonality"),
     tasks: Sequence[str] = ("one_fact", "counting"),
     seeds: Sequence[int] = (0, 1),
-    changes: Tree | None = None,
+    changes: JsonDict | None = None,
     tables: dict[str, np.ndarray] | None = None,
 ) -> Run:
     run = Run(parent / name)
@@ -63,7 +63,7 @@ def write_models(
     return run
 
 
-def scores(settings: list[tuple[str, str]], seeds: Sequence[int], tasks: int) -> Tree:
+def scores(settings: list[tuple[str, str]], seeds: Sequence[int], tasks: int) -> JsonDict:
     cards = []
     for index, (case, task) in enumerate(settings):
         members = [
@@ -83,12 +83,12 @@ def scores(settings: list[tuple[str, str]], seeds: Sequence[int], tasks: int) ->
     return {"settings": cards, "differences": differences}
 
 
-def _metric(value: float, chance: float | None, ceiling: float | None, amount: int) -> Tree:
+def _metric(value: float, chance: float | None, ceiling: float | None, amount: int) -> JsonDict:
     bounds = {"interval": [value - 0.01, value + 0.01], "chance": chance, "ceiling": ceiling}
     return {"value": value, **bounds, "members": [value] * amount}
 
 
-def _differences(index: int, reference: int) -> list[Tree]:
+def _differences(index: int, reference: int) -> list[JsonDict]:
     found = {"accuracy": (-0.27, "lower"), "support_best": (-0.3, "undecided")}
     return [
         {

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from unbraid.files import read_arrays
+from unbraid.storage.files import read_arrays
 from unbraid.reports.configurations import flat_sweep, sweep_size
 from unbraid.reports.findings import read_findings
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from unbraid.config import to_toml
-from unbraid.files import write_arrays, write_bytes, write_json
+from unbraid.storage.files import write_arrays, write_bytes, write_json
 from unbraid.reports.findings import Findings, read_findings
 from unbraid.reports.grids import families, grids, ratio
 from unbraid.reports.matrix_figures import MATRICES, matrices
@@ -17,7 +17,7 @@ from unbraid.reports.published import published
 from unbraid.reports.tables import print_run
 from unbraid.reports.timeline_figures import Life, timelines
 from unbraid.reports.tracking_figures import dead_entries, fates
-from unbraid.runs import Run
+from unbraid.storage.runs import Run
 
 SIZES, WEIGHTS = [128, 512, 2048, 8192], [0.01, 0.1, 0.1778279410038923, 0.3, 0.4]
 FIRING = [{"kind": "independent", "form": "published"}, {"kind": "correlated", "form": "published"}]
@@ -29,19 +29,19 @@ CONFIG: dict[str, Any] = {
     "world": {
         "kind": "superposition",
         "dimensions": 256,
-        "features": 512,
+        "n_features": 512,
         "decay": 0.99,
         "active": 5.0,
         "strength": "product",
         "noise": 0.0,
         "firing": FIRING[0],
     },
-    "dictionary": {"features": 128, "activation": {"kind": "relu"}, "start": "published"},
-    "training": {"steps": 100, "batch": 64, "learning_rate": 1e-3, "fidelity": "mean_square"},
+    "dictionary": {"d_sae": 128, "activation": {"kind": "relu"}, "init": "published"},
+    "training": {"steps": 100, "batch": 64, "learning_rate": 1e-3, "reconstruction_loss": "mean_square"},
     "mechanisms": {"sparsity": {"weight": 0.01, "form": "published"}},
     "sweep": {
         "world.firing": FIRING,
-        "dictionary.features": SIZES,
+        "dictionary.d_sae": SIZES,
         "mechanisms.sparsity.weight": WEIGHTS,
         "seed": [0],
     },
@@ -59,7 +59,7 @@ def write_grid(path: Path, tracked: bool = True, **world: Any) -> Run:
     settings = []
     stacks = list(itertools.product(FIRING, SIZES))
     for (stack, (firing, size)), (place, weight) in itertools.product(enumerate(stacks), enumerate(WEIGHTS)):
-        swept = {"world.firing": firing, "dictionary.features": size, "mechanisms.sparsity.weight": weight}
+        swept = {"world.firing": firing, "dictionary.d_sae": size, "mechanisms.sparsity.weight": weight}
         label = f"firing {firing['kind']} published, features {size}, weight {weight:g}"
         members = [{"stack": stack, "member": place, "seed": 0, "replicate": "0/0"}]
         settings.append({"label": label, "setting": swept, "members": members, "metrics": metrics(size, weight)})
@@ -86,7 +86,9 @@ def metrics(size: int, weight: float) -> dict[str, Any]:
 
 def write_stack(folder: Path, size: int, tracked: bool) -> None:
     members, rng = len(WEIGHTS), np.random.default_rng(size)
-    line = b'{"step": 100, "terms": {"fidelity": [1, 1, 1, 1, 1]}, "l0": [1, 1, 1, 1, 1], "mmcs": [1, 1, 1, 1, 1]}\n'
+    line = (
+        b'{"step": 100, "terms": {"reconstruction": [1, 1, 1, 1, 1]}, "l0": [1, 1, 1, 1, 1], "mmcs": [1, 1, 1, 1, 1]}\n'
+    )
     write_bytes(folder / "log.jsonl", line)
     tables = {
         "best_cosine": rng.uniform(0.2, 1, (members, PLANTED)),

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from tests.reports import ladders
 from tests.reports.ladders import MECHANISMS, NEEDS, SEEDS, WEIGHTS, write_ladder
 from unbraid.metrics import absorption as planted_absorption
+from unbraid.metrics.intervals import estimate
 from unbraid.reports import equal_l0_figures, figures, rung_figures
 from unbraid.reports.addition_figures import Effect, additions, draw_effect, effects
 from unbraid.reports.bands import MOST_POINTS, Band
@@ -22,7 +23,6 @@ from unbraid.reports.pareto_figures import distinct, front, highlighted, pareto,
 from unbraid.reports.probing_figures import chosen, probe_line, probing
 from unbraid.reports.rung_figures import rungs, total_loss, usage
 from unbraid.reports.sections import scored
-from unbraid.statistics import estimate
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +204,7 @@ def test_a_band_is_the_mean_and_interval_at_points_with_both_ends():
 def test_the_loss_is_the_sum_of_its_terms(findings: Findings, ladder: Ladder):
     curve = total_loss(findings, ladder.cases["run-4"].middle)
     assert curve is not None
-    wanted = [[ladders.fidelity("run-4", step, s) + 0.1 + 0.01 * s for step in ladders.STEPS] for s in SEEDS]
+    wanted = [[ladders.reconstruction("run-4", step, s) + 0.1 + 0.01 * s for step in ladders.STEPS] for s in SEEDS]
     np.testing.assert_allclose(curve.values, wanted)
 
 
@@ -287,7 +287,7 @@ def test_scores_on_a_model_stand_beside_the_others(findings: Findings, ladder: L
     assert found["adaptive_tau", "alone"].difference.estimate.value == pytest.approx(0.004)
     assert "adds-probe_1" in [one.name for one in additions(findings).pictures]
     said = scored(findings)
-    assert "Judged on stories15M, blocks.3.hook_resid_post" in said
+    assert "Evaluated on stories15M, blocks.3.hook_resid_post" in said
     assert "one coordinate of the activations themselves has 0.630" in said
     assert "Letters are &lt;few&gt;." in said
 

@@ -1,7 +1,7 @@
 """What is said of language models is what they are."""
 
-from unbraid.models.gauge.settings import Gauge
-from unbraid.models.settings import Transformer
+from unbraid.models.config import Transformer
+from unbraid.models.gauge.config import Gauge
 from unbraid.reports.language_models import UNWRITTEN
 from unbraid.reports.sentences import what_was_run
 
@@ -10,7 +10,7 @@ TEXT = {"world": {"kind": "text", "text": "primer", "units": "characters", "cont
 
 def test_what_is_unwritten_is_the_default_of_the_models():
     for kind, model in (("gauge", Gauge()), ("transformer", Transformer())):
-        tree = model.tree()
+        tree = model.to_dict()
         assert UNWRITTEN[kind] == {name: tree.get(name) for name in UNWRITTEN[kind]}
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tests.reports.languages import FLOOR, LABELS, WORDS, write_languages
-from unbraid.files import write_json
-from unbraid.metrics import uniformity
+from unbraid.storage.files import write_json
+from unbraid.metrics import attention
 from unbraid.reports.canvas import blank
 from unbraid.reports.findings import Findings, read_findings
 from unbraid.reports.head_maps import LEAST, _name_tokens, draw_map, may_be_seen, watched_text
@@ -46,7 +46,7 @@ def test_the_floor_and_the_thresholds_are_drawn_where_they_are(findings):
     _draw(axes, -0.3, "ℓ0", "row_std", score)
     assert axes.lines[0].get_xdata().tolist() == [FLOOR, FLOOR]
     _dress(axes, {-0.3: "ℓ0"}, -0.5, [score], "row_std")
-    assert [line.get_xdata()[0] for line in axes.lines[-2:]] == [uniformity.MEDIUM, uniformity.SHARP]
+    assert [line.get_xdata()[0] for line in axes.lines[-2:]] == [attention.MEDIUM, attention.SHARP]
     assert axes.get_xlim()[1] > FLOOR
     assert [text.get_text() for text in axes.texts] == ["0.0300", "MEDIUM above 0.05", "SHARP above 0.10"]
 

@@ -5,7 +5,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from tests.reports.lines import CASES, CONCEPTS, FEATURES, LUCK, write_line
-from unbraid.metrics import accounting
+from unbraid.metrics.matching import verdicts
 from unbraid.reports import account_figures, line_words
 from unbraid.reports.account_figures import COLOURS, accounts, bars
 from unbraid.reports.factor_figures import disentangled, recoveries
@@ -108,9 +108,9 @@ def _with_scores(setting, scores):
 
 
 def test_the_verdicts_are_those_of_the_metric():
-    assert tuple(line_words.CONCEPTS) == accounting.CONCEPTS
-    assert tuple(line_words.FEATURES) == accounting.FEATURES
-    assert set(account_figures.COLOURS) == {*accounting.CONCEPTS, *accounting.FEATURES}
+    assert tuple(line_words.CONCEPTS) == verdicts.CONCEPTS
+    assert tuple(line_words.FEATURES) == verdicts.FEATURES
+    assert set(account_figures.COLOURS) == {*verdicts.CONCEPTS, *verdicts.FEATURES}
 
 
 def test_disentanglement_has_a_column_a_score_that_is_there(findings, figures):

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from tests.reports.pupils import ASKED, HEADS, LAYERS, SUPPORT, WORDS, write_models
-from unbraid.config import Tree, merge
+from unbraid.config import JsonDict, merge
 from unbraid.reports.canvas import Plate
 from unbraid.reports.cost_figures import costs, differences
 from unbraid.reports.findings import Findings, read_findings
@@ -236,14 +236,14 @@ def test_sights_have_a_point_a_head_of_the_last_layer_of_every_replicate(finding
 
 PUBLISHED = {
     "world": {"kind": "stories", "task": "one_fact", "layout": "single", "examples": 1000},
-    "model": {"causal": False, "readout": "mean", "positions": "sinusoidal", "start": "torch", "dropout": 0.1},
+    "model": {"causal": False, "readout": "mean", "positions": "sinusoidal", "init": "torch", "dropout": 0.1},
     "teaching": {"steps": 128, "batch": 64, "learning_rate": 3e-4, "weight_decay": 1e-2, "clip": 1.0},
     "sweep": {"world.task": ["one_fact"], "seed": [0, 1]},
 }
 SIZES = {"model": {"d_model": 128, "heads": 8, "layers": 2, "d_ff": 256}}
 
 
-def beside_the_seed(folder: Path, changes: Tree) -> Plate:
+def beside_the_seed(folder: Path, changes: JsonDict) -> Plate:
     cases = ("vanilla", "ortho_mi", "ours")
     whole = merge(merge(PUBLISHED, SIZES), changes)
     return published_accuracies(read_findings(write_models(folder, cases=cases, tasks=("one_fact",), changes=whole)))
@@ -263,8 +263,8 @@ def test_the_seeds_table_stands_beside_a_run_of_its_experiments(tmp_path):
         {"teaching": {"steps": 4000}},
         {"teaching": {"learning_rate": 1e-3}},
         {"model": {"dropout": 0.0}},
-        {"model": {"positions": "nearness"}},
-        {"model": {"start": "carrying"}},
+        {"model": {"positions": "alibi"}},
+        {"model": {"init": "scaled_attention"}},
         {"model": {"d_ff": 512}},
     ],
     ids=str,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from unbraid.errors import Refusal
-from unbraid.files import write_json
+from unbraid.errors import UserError
+from unbraid.storage.files import write_json
 from unbraid.reports.page import write_report
 
 VOID = {"meta", "img", "br", "hr", "input"}
@@ -75,7 +75,15 @@ def test_figures_are_kept_in_the_run_and_equal_those_in_the_page(drawn):
     inside = {base64.b64decode((image["src"] or "").partition(",")[2]) for image in images}
     kept = {path.read_bytes() for path in (run.path / "figures").glob("*.png")}
     assert kept == inside
-    expected = {"score-mmcs", "loss-fidelity", "loss-sparsity", "curve-l0", "curve-mmcs", "recovery-1", "cosines-2"}
+    expected = {
+        "score-mmcs",
+        "loss-reconstruction",
+        "loss-sparsity",
+        "curve-l0",
+        "curve-mmcs",
+        "recovery-1",
+        "cosines-2",
+    }
     assert expected | {"firing-rates"} <= {path.stem for path in (run.path / "figures").iterdir()}
 
 
@@ -168,7 +176,7 @@ def test_what_was_run_and_where_are_told(drawn):
 @pytest.mark.parametrize("state", ["killed", "stopped", "failed"])
 def test_an_unfinished_run_is_refused_and_nothing_is_written(make_run, tmp_path, state):
     run = make_run(state={"killed": "running"}.get(state, state))
-    with pytest.raises(Refusal, match=rf"is {state}; accepted: a finished run.*unbraid resume"):
+    with pytest.raises(UserError, match=rf"is {state}; accepted: a finished run.*unbraid resume"):
         write_report([run], tmp_path / "page.html")
     assert not (tmp_path / "page.html").exists()
     assert not (run.path / "figures").exists()

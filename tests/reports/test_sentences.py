@@ -2,7 +2,7 @@
 
 import pytest
 
-from unbraid.files import write_json
+from unbraid.storage.files import write_json
 from unbraid.reports.findings import read_findings
 from unbraid.reports.sentences import details, error_bar, said, what_was_run
 
@@ -43,16 +43,16 @@ def test_recovery_is_placed_between_chance_and_ceiling(make_run, scores, expecte
 
 def test_swept_settings_are_said_with_all_their_values():
     config = {
-        "dictionary": {"features": 64, "activation": {"kind": "relu"}},
-        "sweep": {"dictionary": {"features": [64, 128, 256]}, "dictionary.activation": [{"kind": "topk", "k": 8}]},
+        "dictionary": {"d_sae": 64, "activation": {"kind": "relu"}},
+        "sweep": {"dictionary": {"d_sae": [64, 128, 256]}, "dictionary.activation": [{"kind": "topk", "k": 8}]},
     }
-    assert said(config, "dictionary.features") == "64, 128 or 256"
+    assert said(config, "dictionary.d_sae") == "64, 128 or 256"
     assert said(config, "dictionary.activation") == "topk k 8"
     assert said(config, "training.steps") == "–"
 
 
 def test_what_was_run_of_a_single_dictionary_and_an_unknown_world():
-    config = {"world": {"kind": "letters", "length": 3}, "dictionary": {"features": 8}, "mechanisms": {}}
+    config = {"world": {"kind": "letters", "length": 3}, "dictionary": {"d_sae": 8}, "mechanisms": {}}
     sentences = what_was_run(config)
     assert sentences[0].startswith("1 dictionary of 8 features")
     assert sentences[1:] == ["World: letters length 3."]
@@ -60,7 +60,7 @@ def test_what_was_run_of_a_single_dictionary_and_an_unknown_world():
 
 def test_settings_that_differ_between_cases_are_said_with_all_their_values():
     config = {
-        "dictionary": {"features": 64, "activation": {"kind": "relu"}},
+        "dictionary": {"d_sae": 64, "activation": {"kind": "relu"}},
         "world": {"kind": "superposition"},
         "cases": {
             "plain": {"mechanisms": {"sparsity": {"weight": 0.1}}},

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from unbraid.files import write_bytes
+from unbraid.storage.files import write_bytes
 from unbraid.reports.tables import print_run, print_runs, run_as_json
 
 KEYS = ["name", "path", "state", "config", "environment", "settings", "differences", "figures"]

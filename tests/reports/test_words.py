@@ -4,7 +4,7 @@ import pytest
 
 from unbraid.reports.findings import Score, Setting
 from unbraid.reports.head_words import which
-from unbraid.reports.metric_words import METRICS
+from unbraid.metrics.catalog import METRICS
 from unbraid.reports.words import estimate, in_order, interval, number, seconds, wording, wording_of
 
 

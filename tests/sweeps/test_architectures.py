@@ -6,20 +6,20 @@ from pathlib import Path
 import pytest
 import torch
 
-from unbraid.config import Tree, to_toml
+from unbraid.config import JsonDict, to_toml
 from unbraid.dictionaries import ACTIVATIONS
-from unbraid.files import read_arrays
+from unbraid.storage.files import read_arrays
 from unbraid.progress import Silent
-from unbraid.runs import Run
-from unbraid.sweeps.execute import execute
+from unbraid.storage.runs import Run
+from unbraid.pipeline.executors import execute
 from unbraid.sweeps.grid import resolve
-from unbraid.sweeps.trained import load_stack
+from unbraid.pipeline.trained import load_stack
 
 SETTINGS = {"topk": {"k": 3}, "batchtopk": {"k": 3}}
 CASES = {kind: {"dictionary": {"activation": {"kind": kind, **SETTINGS.get(kind, {})}}} for kind in ACTIVATIONS}
-CONFIG: Tree = {
-    "world": {"dimensions": 6, "features": 9, "active": 2.0},
-    "dictionary": {"features": 8, "pre_bias": True},
+CONFIG: JsonDict = {
+    "world": {"dimensions": 6, "n_features": 9, "active": 2.0},
+    "dictionary": {"d_sae": 8, "pre_bias": True},
     "training": {"steps": 8, "batch": 16, "learning_rate": 0.02},
     "scoring": {"samples": 64},
     "saving": {"checkpoint_every": 5, "log_every": 2},

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from unbraid.errors import Lost, NotFinite, Refusal, Stopped
-from unbraid.progress import Silent, Watcher
+from unbraid.errors import Lost, NotFinite, UserError, Stopped
+from unbraid.progress import Silent, Progress
 from unbraid.signals import StopSignals
-from unbraid.sweeps.crew import in_order, work_together
+from unbraid.reports.words import in_order
+from unbraid.sweeps.crew import work_together
 
 WORKS = [(2, 1.0)] * 4
 
@@ -25,13 +26,13 @@ class Noted(Silent):
         self.said.append(sentence)
 
 
-def write(folder: Path, index: int, watcher: Watcher, signals: StopSignals) -> None:
+def write(folder: Path, index: int, progress: Progress, signals: StopSignals) -> None:
     (folder / str(index)).write_text(str(os.getpid()))
-    watcher.say(f"stack {index}")
-    watcher.advance(index, 2)
+    progress.say(f"stack {index}")
+    progress.advance(index, 2)
 
 
-def note_threads(folder: Path, index: int, watcher: Watcher, signals: StopSignals) -> None:
+def note_threads(folder: Path, index: int, progress: Progress, signals: StopSignals) -> None:
     import numba
     from threadpoolctl import threadpool_info
 
@@ -39,55 +40,55 @@ def note_threads(folder: Path, index: int, watcher: Watcher, signals: StopSignal
     (folder / str(index)).write_text(f"{most} {numba.config.NUMBA_NUM_THREADS}")
 
 
-def refuse(index: int, watcher: Watcher, signals: StopSignals) -> None:
+def refuse(index: int, progress: Progress, signals: StopSignals) -> None:
     if index == 1:
         raise NotFinite(7, "loss", 0, "; look there")
 
 
-def break_down(index: int, watcher: Watcher, signals: StopSignals) -> None:
+def break_down(index: int, progress: Progress, signals: StopSignals) -> None:
     raise KeyError("no such thing")
 
 
-def vanish(folder: Path, index: int, watcher: Watcher, signals: StopSignals) -> None:
+def vanish(folder: Path, index: int, progress: Progress, signals: StopSignals) -> None:
     (folder / str(index)).touch()
     os._exit(3)
 
 
-def end_whatever_comes(folder: Path, index: int, watcher: Watcher, signals: StopSignals) -> None:
+def end_whatever_comes(folder: Path, index: int, progress: Progress, signals: StopSignals) -> None:
     (folder / str(index)).touch()
     if index == 0:
         os.kill(os.getppid(), signal.SIGINT)
     while signals.received is None:
         time.sleep(0.01)
-        watcher.advance(index, 1)
+        progress.advance(index, 1)
 
 
-def wait_to_be_stopped(folder: Path, index: int, watcher: Watcher, signals: StopSignals) -> None:
+def wait_to_be_stopped(folder: Path, index: int, progress: Progress, signals: StopSignals) -> None:
     (folder / f"begun-{index}").touch()
     if index == 0:
         os.kill(os.getppid(), signal.SIGTERM)
     while signals.received is None:
         time.sleep(0.01)
-        watcher.advance(index, 1)
+        progress.advance(index, 1)
     (folder / f"saved-{index}").touch()
     raise signals.stop(signals.received, f"and saved stack {index}")
 
 
-def go(labour, watcher=None, hands=2):
-    watcher = watcher or Silent()
-    watcher.plan(WORKS)
+def go(labour, progress=None, hands=2):
+    progress = progress or Silent()
+    progress.plan(WORKS)
     with StopSignals("unbraid resume x") as signals:
-        work_together(labour, WORKS, hands, watcher, signals)
-    return watcher
+        work_together(labour, WORKS, hands, progress, signals)
+    return progress
 
 
 def test_every_stack_is_done_in_another_process_and_told_of(tmp_path):
-    watcher = go(partial(write, tmp_path), Noted())
+    progress = go(partial(write, tmp_path), Noted())
     done = {path.name: path.read_text() for path in tmp_path.iterdir()}
     assert sorted(done) == ["0", "1", "2", "3"]
     assert str(os.getpid()) not in done.values()
-    assert sorted(watcher.said) == [f"stack {index}" for index in range(4)]
-    assert watcher.share == 1
+    assert sorted(progress.said) == [f"stack {index}" for index in range(4)]
+    assert progress.share == 1
 
 
 def test_what_a_stack_refuses_is_raised_here():
@@ -120,7 +121,7 @@ def test_a_signal_lets_every_stack_at_work_save_and_begins_no_other(tmp_path):
     begun, saved = ({path.name.split("-")[1] for path in tmp_path.glob(f"{what}-*")} for what in ("begun", "saved"))
     assert begun == saved
     assert begun <= {"0", "1"}
-    assert isinstance(stopped.value, Refusal)
+    assert isinstance(stopped.value, UserError)
 
 
 def test_work_done_here_and_there_is_as_much_as_in_order():

@@ -2,12 +2,12 @@
 
 import pytest
 
-from unbraid.sweeps.dictionary_work import end_of_training
+from unbraid.pipeline.dictionary_stages import end_of_training
 
 
 def test_the_last_step_counts_member_by_member_with_all_terms():
-    early = [{"terms": {"fidelity": [9.0, 9.0], "sparsity": [9.0, 9.0]}, "l0": [99.0, 99.0]}] * 18
-    late = {"terms": {"fidelity": [1.0, 2.0], "sparsity": [0.5, 0.25]}, "l0": [3.0, 5.0]}
+    early = [{"terms": {"reconstruction": [9.0, 9.0], "sparsity": [9.0, 9.0]}, "l0": [99.0, 99.0]}] * 18
+    late = {"terms": {"reconstruction": [1.0, 2.0], "sparsity": [0.5, 0.25]}, "l0": [3.0, 5.0]}
     found = end_of_training([*early, late])
     assert found["loss"] == pytest.approx([1.5, 2.25])
     assert found["training_l0"] == [3.0, 5.0]

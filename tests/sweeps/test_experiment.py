@@ -3,8 +3,8 @@
 import pytest
 
 from unbraid.config import check
-from unbraid.errors import Refusal
-from unbraid.sweeps.experiment import Experiment
+from unbraid.errors import UserError
+from unbraid.pipeline.experiment import Experiment
 
 STORIES = {"kind": "stories"}
 
@@ -34,13 +34,13 @@ STORIES = {"kind": "stories"}
     ],
 )
 def test_what_cannot_be_is_refused_in_a_sentence(data, sentence):
-    with pytest.raises(Refusal, match=sentence):
+    with pytest.raises(UserError, match=sentence):
         check(Experiment, data, "c.toml")
 
 
 def test_a_model_keeps_only_what_it_reads_and_is_the_same_when_read_again():
     one = check(Experiment, {"world": STORIES, "constraints": {"head_usage": {}}}, "c.toml")
-    tree = one.tree()
+    tree = one.to_dict()
     assert {"model", "constraints", "teaching", "examining", "saving"} <= tree.keys()
     assert not {"dictionary", "training", "mechanisms", "data", "scoring", "tracking"} & tree.keys()
     assert check(Experiment, tree, "again") == one
@@ -50,5 +50,5 @@ def test_a_model_keeps_only_what_it_reads_and_is_the_same_when_read_again():
 
 
 def test_a_dictionary_keeps_nothing_of_models():
-    tree = check(Experiment, {}, "c.toml").tree()
+    tree = check(Experiment, {}, "c.toml").to_dict()
     assert not {"model", "constraints", "teaching", "examining"} & tree.keys()

@@ -7,15 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unbraid.config import to_toml
-from unbraid.errors import Refusal
-from unbraid.sweeps.grid import expand, refuse_swept, resolve
+from unbraid.errors import UserError
+from unbraid.pipeline.expand import expand
+from unbraid.sweeps.grid import refuse_swept, resolve
 
 SWEEP = {"mechanisms.sparsity.weight": [0.1, 0.2, 0.3], "seed": [4, 5]}
 
 
 def test_every_combination_is_a_member_the_last_path_varying_fastest():
     members = expand({"sweep": SWEEP}, "here")
-    seen = [(m.experiment.enabled()["sparsity"].tree()["weight"], m.experiment.seed) for m in members]
+    seen = [(m.experiment.enabled()["sparsity"].to_dict()["weight"], m.experiment.seed) for m in members]
     assert seen == [(0.1, 4), (0.1, 5), (0.2, 4), (0.2, 5), (0.3, 4), (0.3, 5)]
 
 
@@ -31,7 +32,7 @@ def test_without_a_sweep_there_is_one_member():
 
 def test_a_swept_table_is_put_in_place():
     members = expand({"sweep": {"dictionary.activation": [{"kind": "relu"}, {"kind": "topk", "k": 3}]}}, "here")
-    assert [m.experiment.dictionary.activation.tree() for m in members] == [{"kind": "relu"}, {"kind": "topk", "k": 3}]
+    assert [m.experiment.dictionary.activation.to_dict() for m in members] == [{"kind": "relu"}, {"kind": "topk", "k": 3}]
 
 
 def test_quoted_and_nested_paths_mean_the_same():
@@ -49,7 +50,7 @@ def test_resolving_twice_changes_nothing(seeds: list[int], steps: int):
 
 
 def test_a_bad_member_is_named_by_its_values():
-    with pytest.raises(Refusal, match=r'"training.steps": 0'):
+    with pytest.raises(UserError, match=r'"training.steps": 0'):
         expand({"sweep": {"training.steps": [5, 0]}}, "here")
 
 
@@ -64,7 +65,7 @@ def test_each_case_is_merged_over_the_base_and_leaves_the_others_alone():
     members = expand({"training": {"batch": 4}, "cases": CASES}, "here")
     assert [m.setting for m in members] == [{"case": "plain"}, {"case": "sparse"}, {"case": "few"}]
     assert [list(m.experiment.enabled()) for m in members] == [[], ["sparsity"], []]
-    assert [m.experiment.dictionary.activation.tree()["kind"] for m in members] == ["relu", "relu", "topk"]
+    assert [m.experiment.dictionary.activation.to_dict()["kind"] for m in members] == ["relu", "relu", "topk"]
     assert [m.experiment.training.batch for m in members] == [4, 4, 8]
 
 
@@ -93,7 +94,7 @@ def test_cases_survive_being_resolved_and_do_not_leak_into_the_base():
     ],
 )
 def test_bad_cases_are_refused(cases, sentence):
-    with pytest.raises(Refusal, match=sentence):
+    with pytest.raises(UserError, match=sentence):
         expand({"cases": cases}, "here")
 
 
@@ -145,13 +146,13 @@ def test_what_tasks_need_survives_being_resolved_and_does_not_leak_into_the_base
     ],
 )
 def test_bad_needs_of_tasks_are_refused(tasks, sentence):
-    with pytest.raises(Refusal, match=sentence):
+    with pytest.raises(UserError, match=sentence):
         expand({**STORIES, "tasks": tasks}, "here")
 
 
 def test_an_override_that_every_case_undoes_is_refused():
     cases = {"small": {"training": {"batch": 4}}, "large": {"training": {"batch": 8}, "seed": 3}}
     data = {"cases": cases}
-    with pytest.raises(Refusal, match=r"every case sets 'training.batch'.*cases.small.training.batch=5"):
+    with pytest.raises(UserError, match=r"every case sets 'training.batch'.*cases.small.training.batch=5"):
         refuse_swept({"training": {"batch": 5}}, data, "here")
     refuse_swept({"seed": 5, "cases": {"small": {"training": {"batch": 5}}}}, data, "here")

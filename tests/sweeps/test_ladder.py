@@ -6,14 +6,15 @@ from typing import Any
 import pytest
 
 from unbraid.config import merge, read_toml, to_toml
-from unbraid.mechanisms import MECHANISMS
+from unbraid.dictionaries.mechanisms import MECHANISMS
 from unbraid.progress import Silent
 from unbraid.reports.page import write_report
-from unbraid.runs import Run
-from unbraid.studies import find_config
-from unbraid.sweeps.execute import execute
-from unbraid.sweeps.experiment import Experiment
-from unbraid.sweeps.grid import expand, resolve
+from unbraid.storage.runs import Run
+from unbraid.studies.shipped import find_config
+from unbraid.pipeline.executors import execute
+from unbraid.pipeline.experiment import Experiment
+from unbraid.pipeline.expand import expand
+from unbraid.sweeps.grid import resolve
 
 NINE = [name for name in MECHANISMS if name not in ("sparsity", "matryoshka")]
 """In the order the seed added them."""
@@ -34,7 +35,7 @@ def read(name: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def cases() -> dict[str, Experiment]:
     """One member of each case."""
-    data = merge(read("003-ladder"), {"sweep": {"seed": [0], "mechanisms.sparsity.weight": [0.1]}})
+    data = merge(read("mechanisms/ablation"), {"sweep": {"seed": [0], "mechanisms.sparsity.weight": [0.1]}})
     return {member.setting["case"]: member.experiment for member in expand(data, "here")}
 
 
@@ -43,15 +44,15 @@ def on(experiment: Experiment) -> list[str]:
 
 
 def forms(experiment: Experiment) -> set[str]:
-    return {str(mechanism.tree()["form"]) for name, mechanism in experiment.enabled().items() if name in NINE}
+    return {str(mechanism.to_dict()["form"]) for name, mechanism in experiment.enabled().items() if name in NINE}
 
 
 def test_each_rung_adds_one_mechanism_to_the_one_before(cases: dict[str, Experiment]):
     assert on(cases["plain"]) == []
     for rung in range(1, 10):
         assert on(cases[f"run-{rung}"]) == NINE[:rung]
-        assert on(expand(read(f"003-run-{rung}"), "here")[0].experiment) == NINE[:rung]
-    assert on(expand(read("003-run-0"), "here")[0].experiment) == []
+        assert on(expand(read(f"mechanisms/run-{rung}"), "here")[0].experiment) == NINE[:rung]
+    assert on(expand(read("mechanisms/run-0"), "here")[0].experiment) == []
 
 
 def test_alone_is_with_the_partner_it_needs_and_without_is_without_what_nobody_reads(cases: dict[str, Experiment]):
@@ -72,31 +73,31 @@ def test_a_mechanism_has_the_same_settings_in_every_case_and_only_the_published_
         else:
             assert all(each == whole[key] for key, each in experiment.enabled().items()), name
     for rung in range(1, 10):
-        assert forms(expand(read(f"003-run-{rung}"), "here")[0].experiment) == {"published"}
+        assert forms(expand(read(f"mechanisms/run-{rung}"), "here")[0].experiment) == {"published"}
 
 
 def test_every_period_acts_and_the_last_leaves_time(cases: dict[str, Experiment]):
     """At both scales; what starts anew in the very last steps would be scored untrained."""
-    data = read_toml(find_config("003-ladder"))
+    data = read_toml(find_config("mechanisms/ablation"))
     for steps in (data["training"]["steps"], data["scales"]["standard"]["training"]["steps"]):
         for experiment in cases.values():
-            periods = [each.tree().get("every") for each in experiment.enabled().values()]
+            periods = [each.to_dict().get("every") for each in experiment.enabled().values()]
             assert all(steps // every >= 4 and steps % every >= 40 for every in periods if every)
 
 
 def test_every_comparison_has_five_seeds_and_a_path():
-    for name in ("003-ladder", "003-pairs"):
+    for name in ("mechanisms/ablation", "mechanisms/pairs"):
         sweep = read(name)["sweep"]
         assert sweep["seed"] == [0, 1, 2, 3, 4]
         assert len(sweep["mechanisms.sparsity.weight"]) >= 3
 
 
 def test_a_small_ladder_runs_to_its_report(tmp_path: Path):
-    data = read("003-ladder")
+    data = read("mechanisms/ablation")
     data["cases"] = {name: data["cases"][name] for name in ("plain", "all")}
     small = {
-        "world": {"dimensions": 12, "features": 20},
-        "dictionary": {"features": 32},
+        "world": {"dimensions": 12, "n_features": 20},
+        "dictionary": {"d_sae": 32},
         "training": {"steps": 30, "batch": 16, "warmup_steps": 2},
         "scoring": {"samples": 512},
         "sweep": {"seed": [0, 1], "mechanisms.sparsity.weight": [0.1, 0.3]},

@@ -9,18 +9,20 @@ import torch
 from tests.killing import make
 from unbraid.config import check
 from unbraid.dictionaries import Stack
-from unbraid.errors import Refusal
-from unbraid.files import read_arrays, read_json
+from unbraid.errors import UserError
+from unbraid.storage.files import read_arrays, read_json
 from unbraid.progress import Silent
-from unbraid.runs import Run
+from unbraid.storage.runs import Run
 from unbraid.sweeps import line
 from unbraid.sweeps.dictionary_work import DictionaryWork
-from unbraid.sweeps.execute import execute, works
-from unbraid.sweeps.experiment import Experiment
-from unbraid.sweeps.grid import Member, expand
+from unbraid.pipeline.executors import execute
+from unbraid.sweeps.execute import works
+from unbraid.pipeline.experiment import Experiment
+from unbraid.pipeline.experiment import Member
+from unbraid.pipeline.expand import expand
 from unbraid.sweeps.model_work import ModelWork
 from unbraid.sweeps.plan import plan, refuse_too_large
-from unbraid.sweeps.trained import load_models, load_stack
+from unbraid.pipeline.trained import load_models, load_stack
 
 CONFIG = """
 [world]
@@ -42,7 +44,7 @@ heads = 10
 [capture]
 stories = 200
 [dictionary]
-features = 12
+d_sae = 12
 [training]
 steps = 8
 batch = 32
@@ -60,7 +62,7 @@ kind = "topk"
 k = 3
 [cases.kmeans.baseline]
 kind = "kmeans"
-features = 6
+n_components = 6
 [sweep]
 "capture.seed" = [0, 1]
 """
@@ -193,21 +195,21 @@ def test_the_work_has_the_models_in_it(tmp_path):
 
 
 def test_what_is_read_back_takes_and_gives_activations_as_the_model_has_them(tmp_path):
-    """Its normalisation is folded in."""
+    """Its normalization is folded in."""
     run = walk(tmp_path, "first")
     base = {key: value for key, value in run.config().items() if key not in ("cases", "sweep")}
     world = line.world_of(run, check(Experiment, base, "base"))
-    told, stack = world.told(100), load_stack(run.path, 0)
+    told, stack = world.labelled_rows(100), load_stack(run.path, 0)
     kept = read_arrays(run.stack(0) / "weights.safetensors")
     trained = Stack.of({name: torch.from_numpy(array) for name, array in kept.items()}, stack.activation)
-    expected = world.normalisation.undo(trained.decode(trained.encode(told.x)))
-    found = stack.decode(stack.encode(world.normalisation.undo(told.x)))
+    expected = world.normalization.undo(trained.decode(trained.encode(told.x)))
+    found = stack.decode(stack.encode(world.normalization.undo(told.x)))
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
 
 
 def test_cases_are_compared_where_all_else_is_alike(tmp_path):
-    text = CONFIG.replace("[sweep]", '[sweep]\n"dictionary.features" = [10, 12]')
-    text = text.replace('[cases.kmeans.baseline]\nkind = "kmeans"\nfeatures = 6\n', "")
+    text = CONFIG.replace("[sweep]", '[sweep]\n"dictionary.d_sae" = [10, 12]')
+    text = text.replace('[cases.kmeans.baseline]\nkind = "kmeans"\nn_components = 6\n', "")
     scores = walk(tmp_path, "first", text).scores()
     labels = [one["label"] for one in scores["settings"]]
     assert labels == ["l1, features 10", "l1, features 12", "topk, features 10", "topk, features 12"]
@@ -239,27 +241,29 @@ def test_cases_are_compared_where_all_else_is_alike(tmp_path):
 )
 def test_what_cannot_be_is_refused_in_a_sentence(changes, sentence):
     asked = {"world": {"kind": "stories"}, "capture": {}, **changes}
-    with pytest.raises(Refusal, match=sentence.replace(".", r"\.")):
+    with pytest.raises(UserError, match=sentence.replace(".", r"\.")):
         check(Experiment, asked, "line.toml")
 
 
 def test_cases_are_lines_all_of_them_or_none(tmp_path):
     text = '[world]\nkind = "stories"\n[cases.line.capture]\nstories = 200\n[cases.model]\n'
-    with pytest.raises(Refusal, match="some cases have capture and others none"):
+    with pytest.raises(UserError, match="some cases have capture and others none"):
         make(tmp_path, "mixed", text)
 
 
 def test_a_model_that_does_not_fit_is_refused_before_its_width_is_asked_for(tmp_path):
     large = {"d_model": 1 << 14, "layers": 1024, "d_ff": 1 << 16}
     asked = {"world": {"kind": "stories"}, "capture": {}, "model": large}
-    with pytest.raises(Refusal, match="fewer layers, a smaller d_model"):
+    with pytest.raises(UserError, match="fewer layers, a smaller d_model"):
         refuse_too_large([Member(check(Experiment, asked, "large"), {})])
 
 
 def test_one_model_counts_once_however_many_dictionaries_learned_from_it(tmp_path):
     """Of two models with three dictionaries each: two replicates of accuracy, and of what differs between models."""
     text = CONFIG.replace('"capture.seed" = [0, 1]', 'seed = [0, 1, 2]\n"capture.seed" = [0, 1]')
-    text = text.replace('[cases.kmeans.baseline]\nkind = "kmeans"\nfeatures = 6\n', "[cases.wide.model]\nd_ff = 10\n")
+    text = text.replace(
+        '[cases.kmeans.baseline]\nkind = "kmeans"\nn_components = 6\n', "[cases.wide.model]\nd_ff = 10\n"
+    )
     scores = walk(tmp_path, "first", text).scores()
     labels = [one["label"] for one in scores["settings"]]
     pairs = {(labels[one["setting"]], one["metric"]): one for one in scores["differences"]}
@@ -284,16 +288,16 @@ def test_what_is_kept_appears_whole_and_a_log_is_not_shared(tmp_path):
 
 
 def test_a_baseline_is_one_stack_whatever_the_dictionary_beside_it(tmp_path):
-    text = CONFIG.replace("[sweep]", '[sweep]\n"dictionary.features" = [10, 12]')
+    text = CONFIG.replace("[sweep]", '[sweep]\n"dictionary.d_sae" = [10, 12]')
     run = make(tmp_path, "planned", text)
     stacks = plan(expand(run.config(), "planned"))
     fitted = [len(group) for group in stacks if group[0].experiment.baseline is not None]
     assert fitted == [2, 2], "of either model, both sizes of the dictionary it is not"
 
 
-def test_another_normalisation_trains_again_on_the_same_recording(tmp_path, done):
+def test_another_normalization_trains_again_on_the_same_recording(tmp_path, done):
     walk(tmp_path, "first")
     done.clear()
-    walk(tmp_path, "second", CONFIG.replace("[capture]", '[capture]\nnormalise = "none"'))
+    walk(tmp_path, "second", CONFIG.replace("[capture]", '[capture]\nnormalize = "none"'))
     assert done == ["dictionary"] * 4
     assert len(list((tmp_path / "stages").glob("activations-*"))) == 2

@@ -11,14 +11,17 @@ import torch
 
 from unbraid import cli
 from unbraid.config import read_toml, to_toml
-from unbraid.errors import NotFinite, Refusal
-from unbraid.files import read_arrays, read_json
+from unbraid.errors import NotFinite, UserError
+from unbraid.storage.files import read_arrays, read_json
 from unbraid.progress import Silent
-from unbraid.runs import Run, read_log
+from unbraid.storage.runs import Run
+from unbraid.storage.checkpoints import read_log
 from unbraid.sweeps import plan as planning
-from unbraid.sweeps.execute import execute, works
-from unbraid.sweeps.grid import expand, resolve
-from unbraid.sweeps.trained import load_models, load_stack
+from unbraid.pipeline.executors import execute
+from unbraid.sweeps.execute import works
+from unbraid.pipeline.expand import expand
+from unbraid.sweeps.grid import resolve
+from unbraid.pipeline.trained import load_models, load_stack
 
 CONFIG = """
 [world]
@@ -188,7 +191,7 @@ def test_a_loss_that_is_not_finite_stops_with_advice(tmp_path: Path):
 
 
 def test_a_run_of_models_holds_no_dictionary(whole: Run):
-    with pytest.raises(Refusal, match="holds no trained stack"):
+    with pytest.raises(UserError, match="holds no trained stack"):
         load_stack(whole.path)
 
 
@@ -200,7 +203,7 @@ def test_models_are_read_back_as_they_were_taught(whole: Run):
     said = models.read(models.forward(batch.tokens), batch.asked)[0, 0].argmax(-1)
     card = read_json(whole.stack(3) / "stories.json")["members"]["0"][0]
     assert [world.answers[answer] for answer in said] == card["said"]
-    with pytest.raises(Refusal, match="holds no models in stack 9"):
+    with pytest.raises(UserError, match="holds no models in stack 9"):
         load_models(whole.path, 9)
 
 

@@ -1,4 +1,4 @@
-"""Which members train together: equal but for seeds and knobs."""
+"""Which members train together: equal but for seeds and per_member_fields."""
 
 import json
 import sys
@@ -6,10 +6,10 @@ from subprocess import run
 
 import pytest
 
-from unbraid.dictionaries.activations import ACTIVATIONS
-from unbraid.dictionaries.slabs import SLABS
+from unbraid.dictionaries import ACTIVATIONS
+from unbraid.dictionaries.variational import SLABS
 from unbraid.sweeps import plan as planning
-from unbraid.sweeps.grid import expand
+from unbraid.pipeline.expand import expand
 from unbraid.sweeps.plan import plan
 
 
@@ -18,14 +18,14 @@ def sizes(sweep: dict[str, list[object]]) -> list[int]:
 
 
 def test_seeds_and_knobs_share_a_stack():
-    knobs = {"mechanisms.sparsity.weight": [0.1, 0.2], "training.learning_rate": [1e-3, 1e-2], "seed": [0, 1, 2]}
-    assert sizes(knobs) == [12]
+    per_member_fields = {"mechanisms.sparsity.weight": [0.1, 0.2], "training.learning_rate": [1e-3, 1e-2], "seed": [0, 1, 2]}
+    assert sizes(per_member_fields) == [12]
 
 
 @pytest.mark.parametrize(
     ("path", "values"),
     [
-        ("dictionary.features", [16, 32]),
+        ("dictionary.d_sae", [16, 32]),
         ("dictionary.pre_bias", [False, True]),
         ("dictionary.activation", [{"kind": "relu"}, {"kind": "topk", "k": 2}]),
         ("training.steps", [5, 6]),
@@ -63,12 +63,12 @@ import json, sys
 from pathlib import Path
 from unbraid.sweeps.grid import expand
 from unbraid.sweeps.plan import member_bytes
-from unbraid.training.fit import advance, inputs_of
-from unbraid.training.step import State
+from unbraid.dictionaries.training.fit import advance, inputs_of
+from unbraid.dictionaries.training.step import State
 
 def train(features, batch):
-    trained = {"features": features, "activation": json.loads(sys.argv[1])}
-    world = {"dimensions": 256, "features": 64}
+    trained = {"d_sae": features, "activation": json.loads(sys.argv[1])}
+    world = {"dimensions": 256, "n_features": 64}
     [member] = expand({"world": world, "dictionary": trained, "training": {"batch": batch}}, "here")
     one = member.experiment
     state = State.start(one.dictionary, one.dimensions, {}, [0])
@@ -104,7 +104,7 @@ def test_a_member_takes_about_what_is_planned_at_most(rule: dict[str, object]):
 def test_what_is_planned_counts_what_the_rule_holds(kind: str, held: int):
     """4 bytes of: six weights, gradients and moments and two more; codes; inputs; cosines with the truth."""
     f, d, b, n = 1000, 50, 200, 60
-    world = {"dimensions": d, "features": n}
-    trained = {"features": f, "activation": {"kind": kind}}
+    world = {"dimensions": d, "n_features": n}
+    trained = {"d_sae": f, "activation": {"kind": kind}}
     [member] = expand({"world": world, "dictionary": trained, "training": {"batch": b}}, "here")
     assert planning.member_bytes(member) == 4 * (8 * f * d + held * b * f + 3 * b * d + 3 * n * f + n * d)

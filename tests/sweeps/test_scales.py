@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from unbraid.errors import Refusal
+from unbraid.errors import UserError
 from unbraid.sweeps.grid import resolve
-from unbraid.sweeps.scales import at_scale
+from unbraid.config.sweep import at_scale
 
 BASE: dict[str, Any] = {
     "training": {"steps": 5, "batch": 16},
@@ -53,12 +53,12 @@ def test_the_resolved_configuration_keeps_the_name_and_is_its_own_base():
     ],
 )
 def test_a_wrong_scale_is_refused_in_a_sentence(data: dict[str, Any], name: str | None, words: list[str]):
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(UserError) as refusal:
         at_scale(data, name, "here.toml")
     assert str(refusal.value).startswith("here.toml")
     assert all(word in str(refusal.value) for word in words)
 
 
 def test_a_wrong_setting_inside_a_scale_is_refused_as_anywhere():
-    with pytest.raises(Refusal, match=r"no setting 'training.stesp'; did you mean 'steps'"):
+    with pytest.raises(UserError, match=r"no setting 'training.stesp'; did you mean 'steps'"):
         resolve(at_scale({"scales": {"large": {"training": {"stesp": 3}}}}, "large", "here"), "here")

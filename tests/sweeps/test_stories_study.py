@@ -3,10 +3,12 @@
 import pytest
 
 from unbraid.config import read_toml
-from unbraid.mechanisms import MECHANISMS
-from unbraid.studies import find_config
-from unbraid.sweeps.grid import expand
-from unbraid.sweeps.scales import at_scale
+from unbraid.dictionaries.mechanisms import MECHANISMS
+from unbraid.studies.shipped import find_config
+from unbraid.dictionaries.mechanisms import MECHANISMS
+from unbraid.studies.shipped import find_config
+from unbraid.pipeline.expand import expand
+from unbraid.config.sweep import at_scale
 
 NINE = {name for name in MECHANISMS if name not in ("sparsity", "matryoshka")}
 LEFT = 60
@@ -16,7 +18,7 @@ LEFT = 60
 @pytest.fixture(params=["small", "standard"])
 def members(request, tmp_path, pretend_to_capture, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    data = at_scale(read_toml(find_config("003-stories")), request.param, "here")
+    data = at_scale(read_toml(find_config("mechanisms/stories")), request.param, "here")
     pretend_to_capture(data)
     return expand(data, "here")
 
@@ -32,7 +34,7 @@ def test_each_case_has_the_mechanism_it_is_named_for(members):
 def test_the_penalty_is_that_of_the_comparison_and_nothing_else_differs(members):
     """20250126_115529: the top .1 % of normalised co-activations, relu(c - .2), weight 1."""
     both = {
-        name: [member.experiment.tree() for member in members if member.setting["case"] == name]
+        name: [member.experiment.to_dict() for member in members if member.setting["case"] == name]
         for name in ("plain", "alone-pair_orthogonality")
     }
     for plain, penalised in zip(*both.values(), strict=True):

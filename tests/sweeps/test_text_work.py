@@ -9,16 +9,18 @@ import pytest
 
 from tests.sweeps.test_model_work import Dying, Killed, make, one_thread_one_by_one  # noqa: F401 (a fixture)
 from unbraid import cli
-from unbraid.errors import Refusal
-from unbraid.examining.language import counted, loss_of
-from unbraid.files import read_arrays, read_json
+from unbraid.errors import UserError
+from unbraid.evaluation.text_models import held_out_loss, ngram_baselines
+from unbraid.storage.files import read_arrays, read_json
+from unbraid.models.training import ModelState
 from unbraid.progress import Silent
 from unbraid.reports.findings import read_findings
-from unbraid.runs import Run, read_log
-from unbraid.sweeps.execute import execute, works
-from unbraid.sweeps.grid import expand
-from unbraid.sweeps.trained import load_models
-from unbraid.training.teaching import Pupils
+from unbraid.storage.runs import Run
+from unbraid.storage.checkpoints import read_log
+from unbraid.pipeline.executors import execute
+from unbraid.sweeps.execute import works
+from unbraid.pipeline.expand import expand
+from unbraid.pipeline.trained import load_models
 
 CONFIG = """
 [world]
@@ -65,7 +67,7 @@ def test_a_run_leaves_scores_with_chance_and_differences(whole: Run):
     scores = whole.scores()
     metrics = scores["settings"][0]["metrics"]
     world = expand(whole.config(), "c")[0].experiment.asking
-    for metric, floor in counted(world)["unigram"].items():
+    for metric, floor in ngram_baselines(world)["unigram"].items():
         assert metrics[metric]["chance"] == pytest.approx(floor)
         assert len(metrics[metric]["members"]) == 2
     assert metrics["perplexity"]["members"][0] == pytest.approx(math.exp(metrics["loss"]["members"][0]))
@@ -90,8 +92,8 @@ def test_texts_tell_windows_heads_pairs_and_how_models_write(whole: Run):
     assert [len(one["words"]) for one in card["members"]["0"]] == [12, 12]
     assert card["heads"] == ["softmax", "softmax"]
     assert (card["irreps"], card["context"], card["characters_per_token"]) == ("", 12, 1.0)
-    assert card["bigram"] == pytest.approx(counted(world)["bigram"])
-    assert len(world.made.units.encode(card["samples"]["0"]["text"])) == 120
+    assert card["bigram"] == pytest.approx(ngram_baselines(world)["bigram"])
+    assert len(world.tokenized.tokenizer.encode(card["samples"]["0"]["text"])) == 120
     assert tables["pattern.0"].shape == (2, 2, 2, 12, 12)
     assert tables["pattern.0"].dtype == np.float32
 
@@ -116,7 +118,7 @@ def test_the_first_models_heads_are_told_of_every_tenth_line_of_the_log(tmp_path
 
 
 def test_explosions_are_counted_through_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("unbraid.training.teaching.EXPLOSION", 0.0)
+    monkeypatch.setattr("unbraid.models.training.GRADIENT_SPIKE", 0.0)
     run = make(tmp_path, "wild", CONFIG)
     with pytest.raises(Killed):
         execute(run, Dying(0, 7))
@@ -128,13 +130,15 @@ def test_explosions_are_counted_through_a_stop(tmp_path: Path, monkeypatch: pyte
 def test_a_checkpoint_of_an_older_version_is_passed_over(
     tmp_path: Path, whole: Run, capsys: pytest.CaptureFixture[str]
 ):
-    run, full = make(tmp_path, "older", CONFIG), Pupils.tensors
+    run, full = make(tmp_path, "older", CONFIG), ModelState.tensors
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Pupils, "tensors", lambda self: {n: t for n, t in full(self).items() if n != "explosions"})
+        patch.setattr(
+            ModelState, "tensors", lambda self: {n: t for n, t in full(self).items() if n != "gradient_spikes"}
+        )
         with pytest.raises(Killed):
             execute(run, Dying(0, 5))
     execute(run, Silent())
-    assert "is of an older version: it has no 'explosions'" in capsys.readouterr().err
+    assert "is of an older version: it has no 'gradient_spikes'" in capsys.readouterr().err
     assert results(run) == results(whole)
 
 
@@ -146,7 +150,7 @@ def test_a_text_that_has_changed_is_refused(tmp_path: Path):
     with pytest.raises(Killed):
         execute(run, Dying(0, 5))
     text.write_text("the dog sat on the mat\n" * 100)
-    with pytest.raises(Refusal, match=r"is not the one that .* was begun with; accepted: that text, or a new run"):
+    with pytest.raises(UserError, match=r"is not the one that .* was begun with; accepted: that text, or a new run"):
         execute(run, Silent())
 
 
@@ -154,7 +158,7 @@ def test_models_are_read_back_as_they_were_taught(whole: Run):
     models = load_models(whole.path, 1)
     world = expand(whole.config(), "c")[0].experiment.asking
     assert models.seeds == (1,)
-    assert loss_of(models, world) == pytest.approx(read_json(whole.stack(1) / "scores.json")["values"]["loss"][0])
+    assert held_out_loss(models, world) == pytest.approx(read_json(whole.stack(1) / "scores.json")["values"]["loss"][0])
 
 
 def test_more_words_are_more_work(whole: Run, tmp_path: Path):

@@ -9,19 +9,19 @@ import torch
 
 from unbraid.config import to_toml
 from unbraid.dictionaries import Dictionary, Relu, Stack, TopK
-from unbraid.files import read_arrays, read_json
-from unbraid.metrics.tracking import FATES
+from unbraid.storage.files import read_arrays, read_json
+from unbraid.metrics.recovery import FATES
 from unbraid.progress import Silent
-from unbraid.runs import Run
-from unbraid.sweeps.execute import execute
+from unbraid.storage.runs import Run
+from unbraid.pipeline.executors import execute
 from unbraid.sweeps.grid import resolve
-from unbraid.sweeps.tracker import check_steps, fires
+from unbraid.pipeline.tracker import check_steps, fires
 from unbraid.worlds import Superposition
 
 CHECKED = 6
 TINY = {
-    "world": {"dimensions": 8, "features": 12, "active": 2.0},
-    "dictionary": {"features": 10},
+    "world": {"dimensions": 8, "n_features": 12, "active": 2.0},
+    "dictionary": {"d_sae": 10},
     "training": {"steps": 40, "batch": 32, "learning_rate": 0.02},
     "mechanisms": {"sparsity": {"weight": 0.05}},
     "scoring": {"samples": 256},
@@ -72,7 +72,7 @@ def test_tracking_does_not_change_training(tracked: Run, tmp_path: Path):
 
 
 def test_the_last_check_is_of_the_final_weights(tracked: Run):
-    world = Superposition(dimensions=8, features=12, active=2.0)
+    world = Superposition(dimensions=8, n_features=12, active=2.0)
     decoder = read_arrays(tracked.stack(0) / "weights.safetensors")["decoder"]
     found = read_arrays(tracked.stack(0) / "tracking.safetensors")
     cosine = np.einsum("nd,mfd->mnf", world.directions.numpy(), decoder)
@@ -133,8 +133,8 @@ def test_without_the_checks_it_made_a_stack_starts_again(
 def test_what_fires_is_what_codes_say(activation: Relu | TopK, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("unbraid.sweeps.tracker.BATCH", 100)
     monkeypatch.setattr("unbraid.sweeps.tracker.BLOCK", 30)
-    world = Superposition(dimensions=8, features=12, active=1.0)
-    stack = Stack.start(Dictionary(features=64, activation=activation), 8, [0])
+    world = Superposition(dimensions=8, n_features=12, active=1.0)
+    stack = Stack.start(Dictionary(d_sae=64, activation=activation), 8, [0])
     stack.encoder_bias.copy_(torch.linspace(-2, 0.1, 64)[None])
     codes = [stack.encode(world.batch(i, size, split="tracking").x) for i, size in enumerate([100, 100, 50])]
     expected = torch.stack([code.counts()[0] for code in codes]).sum(0) > 0

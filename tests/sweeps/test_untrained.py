@@ -9,26 +9,27 @@ import torch
 
 from unbraid.config import merge, read_toml, to_toml
 from unbraid.dictionaries.baselines import KMeans
-from unbraid.errors import Refusal
-from unbraid.files import read_arrays, read_json
+from unbraid.errors import UserError
+from unbraid.storage.files import read_arrays, read_json
 from unbraid.metrics import recovery
 from unbraid.progress import Silent
 from unbraid.reports.page import write_report
 from unbraid.reports.tables import print_run, print_runs, run_as_json
-from unbraid.runs import Run
-from unbraid.studies import shipped
-from unbraid.sweeps.execute import execute
+from unbraid.storage.runs import Run
+from unbraid.studies.shipped import shipped
+from unbraid.pipeline.executors import execute
 from unbraid.sweeps.experiment import Data
-from unbraid.sweeps.grid import expand, resolve
+from unbraid.pipeline.expand import expand
+from unbraid.sweeps.grid import resolve
 from unbraid.sweeps.plan import plan
-from unbraid.sweeps.trained import load_stack
+from unbraid.pipeline.trained import load_stack
 from unbraid.worlds import Superposition
 from unbraid.worlds.firing import Correlated
 
-SMALL = {"dimensions": 16, "features": 24, "active": 2.0}
+SMALL = {"dimensions": 16, "n_features": 24, "active": 2.0}
 BASELINES: dict[str, Any] = {
     "world": SMALL,
-    "baseline": {"kind": "kmeans", "features": 24},
+    "baseline": {"kind": "kmeans", "n_components": 24},
     "scoring": {"samples": 300},
     "sweep": {
         "baseline": [{"kind": "kmeans", "form": "corrected"}, {"kind": "pca"}],
@@ -70,7 +71,7 @@ def test_a_baseline_in_a_run_is_the_one_fitted_by_hand(baselines: Run):
     """k-means of world 1 on 300 samples: the second member of the second group."""
     world = Superposition(**SMALL, seed=1)
     x = torch.cat([world.batch(0, 256).x, world.batch(1, 44).x])
-    expected = recovery.mmcs(recovery.cosines(world.directions, KMeans(features=24).fit(x).directions)).item()
+    expected = recovery.mmcs(recovery.cosines(world.directions, KMeans(n_components=24).fit(x).directions)).item()
     assert read_json(baselines.stack(1) / "scores.json")["values"]["mmcs"][1] == pytest.approx(expected, abs=1e-5)
     card = next(one for one in baselines.scores()["settings"] if one["setting"]["data.samples"] == 300)
     assert card["metrics"]["mmcs"]["members"][1] == pytest.approx(expected, abs=1e-5)
@@ -146,7 +147,7 @@ def test_data_in_one_draw_or_many():
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"dictionary": {"features": 8}}, "baseline and dictionary were both given"),
+        ({"dictionary": {"d_sae": 8}}, "baseline and dictionary were both given"),
         ({"embedding": {"kind": "tsne"}}, "baseline and embedding were both given"),
         ({"baseline": {"seed": 3}}, "accepted: seed = 3 instead"),
         ({"data": {"batch": 0}}, "accepted: 1 or more, or 'all'"),
@@ -154,30 +155,32 @@ def test_data_in_one_draw_or_many():
 )
 def test_what_does_not_go_together_is_refused(change: dict[str, Any], sentence: str):
     base = {"baseline": {"kind": "kmeans"}}
-    with pytest.raises(Refusal, match=sentence):
+    with pytest.raises(UserError, match=sentence):
         expand(merge(base, change), "here")
 
 
 def test_data_without_a_baseline_is_refused():
-    with pytest.raises(Refusal, match="accepted: training"):
+    with pytest.raises(UserError, match="accepted: training"):
         expand({"data": {"samples": 8}}, "here")
 
 
 def test_a_perplexity_above_the_samples_is_refused(tmp_path: Path):
-    with pytest.raises(Refusal, match=r"less than data.samples"):
+    with pytest.raises(UserError, match=r"less than data.samples"):
         finished(tmp_path, merge(PICTURES, {"data": {"samples": 8}}))
 
 
 def test_a_run_without_trained_stacks_says_so(baselines: Run):
-    with pytest.raises(Refusal, match="holds no trained stack"):
+    with pytest.raises(UserError, match="holds no trained stack"):
         load_stack(baselines.path)
 
 
-@pytest.mark.parametrize("path", [path for path in shipped() if "baselines" in path.stem or "tsne" in path.stem])
+@pytest.mark.parametrize(
+    "path", [path for path in shipped().values() if "baselines" in path.stem or "tsne" in path.stem]
+)
 def test_shipped_studies_are_whole_at_every_scale(path: Path):
     data = read_toml(path)
     scales = data.pop("scales", {"small": {}})
-    assert path.read_text().startswith(f"# unbraid run configs/{path.name}")
+    assert path.read_text().startswith("# unbraid run ")
     for changes in scales.values():
         members = expand(merge(data, changes), str(path))
         assert {member.experiment.world.seed for member in members} == {0, 1, 2, 3, 4}

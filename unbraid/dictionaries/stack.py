@@ -6,7 +6,7 @@ x̂   = codes · decoder + pre_bias                    every decoder row has len
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 import torch
@@ -14,37 +14,97 @@ from pydantic import Field, model_validator
 
 from unbraid.axes import Float, Tensor
 from unbraid.codes import Codes
-from unbraid.config import Record
-from unbraid.dictionaries.activation import Activation, Named
-from unbraid.dictionaries.activations import AnyActivation, BatchTopK, Relu, TopK
+from unbraid.config import Config, tagged
+from unbraid.dictionaries.activations import Activation, BatchTopK, Gated, JumpRelu, Named, Relu, TopK
+from unbraid.dictionaries.variational import Variational
 from unbraid.randomness import stream
 
+ACTIVATIONS: dict[str, type[Activation]] = {
+    "relu": Relu,
+    "topk": TopK,
+    "batchtopk": BatchTopK,
+    "jumprelu": JumpRelu,
+    "gated": Gated,
+    "variational": Variational,
+}
 
-class Dictionary(Record):
-    """The settings of one dictionary: how many features, what makes them fire, how it starts.
+if TYPE_CHECKING:
+    AnyActivation = Activation
+else:
+    AnyActivation = tagged(ACTIVATIONS)
 
-    `pre_bias` centres inputs first. It starts `tied`: random unit rows, encoder and decoder alike; or as seed 002
-    `published`: an orthogonal decoder, and the encoder and bias of torch's `Linear`, uniform within ±1/√d.
+
+class Dictionary(Config):
+    """The settings of one dictionary (sparse autoencoder): its size, its activation rule, how it starts.
+
+    Examples
+    --------
+    >>> import unbraid as ub
+    >>> ub.Dictionary(d_sae=64, activation=ub.TopK(k=4)).activation.kind
+    'topk'
     """
 
-    features: int = Field(default=1024, ge=1, le=1 << 24)
+    d_sae: int = Field(default=1024, ge=1, le=1 << 24)
+    """Number of learned features; more can hold rarer directions, and split or repeat common ones."""
     activation: AnyActivation = Relu()
+    """The rule by which features fire: relu, topk, batchtopk, jumprelu, gated or variational."""
     pre_bias: bool = False
-    start: Literal["tied", "published"] = "tied"
+    """Whether a learned vector is subtracted from inputs and added to reconstructions; centres the data."""
+    init: Literal["tied", "published"] = "tied"
+    """tied: random unit rows, encoder = decoder. published: orthogonal decoder, encoder as in torch's `Linear`."""
 
     @model_validator(mode="after")
-    def fire_within_the_features(self) -> Self:
-        if isinstance(self.activation, TopK | BatchTopK) and self.activation.k > self.features:
+    def check_k(self) -> Self:
+        if isinstance(self.activation, TopK | BatchTopK) and self.activation.k > self.d_sae:
             raise ValueError(
-                f"activation.k is {self.activation.k}, more than the dictionary's {self.features} features; "
-                f"accepted: 1 to {self.features}"
+                f"activation.k is {self.activation.k}, more than the dictionary's {self.d_sae} features; "
+                f"accepted: 1 to {self.d_sae}"
             )
         return self
 
 
 @dataclass(frozen=True)
 class Stack:
-    """The tensors of m dictionaries. Training changes them in place; nothing else does."""
+    """m dictionaries as one set of tensors; one dictionary is a stack of one.
+
+    Training changes the tensors in place; nothing else does. Below m is the number of members, f of features (`d_sae`)
+    and d of input dimensions (`d_in`).
+
+    Parameters
+    ----------
+    encoder : Tensor, shape (m, f, d)
+        What each feature reads.
+    encoder_bias : Tensor, shape (m, f)
+    decoder : Tensor, shape (m, f, d)
+        What each feature writes: rows of length one.
+    pre_bias : Tensor, shape (m, d), or None
+        Subtracted from inputs, added to reconstructions.
+    activation : Activation
+        The rule by which features fire.
+    rule : dict of Tensor, each of shape (m, f)
+        The activation's own weights.
+    memory : dict of Tensor, each of shape (m,)
+        What the activation remembers between steps.
+
+    Attributes
+    ----------
+    W_enc, b_enc, W_dec, b_dec, threshold : Tensor
+        The same weights under SAELens' names and in its shapes, with the member axis first.
+    d_in, d_sae, members : int
+    directions : Tensor, shape (m, f, d)
+        The decoder, by the name that scores use.
+
+    Examples
+    --------
+    >>> import torch, unbraid as ub
+    >>> stack = ub.Stack.start(ub.Dictionary(d_sae=8), dimensions=4, seeds=[0, 1])
+    >>> stack.W_enc.shape, stack.W_dec.shape
+    (torch.Size([2, 4, 8]), torch.Size([2, 8, 4]))
+    >>> x = torch.randn(5, 4)
+    >>> codes = stack.encode(x)
+    >>> stack.decode(codes).shape  # member, sample, dimension
+    torch.Size([2, 5, 4])
+    """
 
     encoder: Float[Tensor, "m f d"]
     encoder_bias: Float[Tensor, "m f"]
@@ -58,12 +118,12 @@ class Stack:
 
     @classmethod
     def start(cls, dictionary: Dictionary, dimensions: int, seeds: Sequence[int]) -> "Stack":
-        """As the settings say, each member from its own seed."""
-        begin = _tied if dictionary.start == "tied" else _published
-        drawn = [begin(stream(seed, "rows"), dictionary.features, dimensions) for seed in seeds]
-        encoder, bias, decoder = (torch.from_numpy(np.stack(part)) for part in zip(*drawn, strict=True))
+        """An untrained stack, each member drawn from its own seed."""
+        draw = _tied if dictionary.init == "tied" else _published
+        drawn = [draw(stream(seed, "rows"), dictionary.d_sae, dimensions) for seed in seeds]
+        encoder, bias, decoder = (torch.from_numpy(np.stack(arrays)) for arrays in zip(*drawn, strict=True))
         pre_bias = torch.zeros(len(seeds), dimensions) if dictionary.pre_bias else None
-        rule = dictionary.activation.parameters(len(seeds), dictionary.features)
+        rule = dictionary.activation.parameters(len(seeds), dictionary.d_sae)
         memory = dictionary.activation.memory(seeds)
         return cls(encoder, bias, decoder, pre_bias, dictionary.activation, rule, memory)
 
@@ -85,14 +145,14 @@ class Stack:
         return {**self.parameters(), **self.memory}
 
     def with_parameters(self, parameters: Named) -> "Stack":
-        rule = {name: parameters.get(name, own) for name, own in self.rule.items()}
+        rule = {name: parameters.get(name, tensor) for name, tensor in self.rule.items()}
         return replace(self, **{name: p for name, p in parameters.items() if name not in rule}, rule=rule)
 
-    def leaves(self) -> "Stack":
+    def requires_grad_copy(self) -> "Stack":
         """The same tensors, seen by autograd."""
         return self.with_parameters({name: p.detach().requires_grad_() for name, p in self.parameters().items()})
 
-    def held_still(self) -> "Stack":
+    def detached(self) -> "Stack":
         """The same tensors, unseen by autograd."""
         return self.with_parameters({name: p.detach() for name, p in self.parameters().items()})
 
@@ -109,6 +169,40 @@ class Stack:
         return self.encoder.shape[1]
 
     @property
+    def d_sae(self) -> int:
+        """The number of features."""
+        return self.features
+
+    @property
+    def d_in(self) -> int:
+        """The number of input dimensions."""
+        return self.encoder.shape[2]
+
+    @property
+    def W_enc(self) -> Float[Tensor, "m d f"]:  # noqa: N802
+        """The encoder: pre-activations are (x - b_dec) @ W_enc + b_enc."""
+        return self.encoder.mT
+
+    @property
+    def b_enc(self) -> Float[Tensor, "m f"]:
+        return self.encoder_bias
+
+    @property
+    def W_dec(self) -> Float[Tensor, "m f d"]:  # noqa: N802
+        """The decoder: reconstructions are codes @ W_dec + b_dec."""
+        return self.decoder
+
+    @property
+    def b_dec(self) -> Float[Tensor, "m d"]:
+        """The pre-bias; zeros where there is none."""
+        return self.decoder.new_zeros(self.members, self.d_in) if self.pre_bias is None else self.pre_bias
+
+    @property
+    def threshold(self) -> Float[Tensor, "m f"] | None:
+        """What a pre-activation must exceed to fire, of jump-relu and batch top-k; None for other rules."""
+        return self.activation.threshold_of(self.tensors())
+
+    @property
     def directions(self) -> Float[Tensor, "m f d"]:
         """What each feature writes: unit rows."""
         return self.decoder
@@ -123,6 +217,7 @@ class Stack:
         return torch.baddbmm(self.shifted_bias()[:, None, :], x.expand(self.members, *x.shape), self.encoder.mT)
 
     def encode(self, x: Float[Tensor, "b d"]) -> Codes:
+        """What fires in each sample, in every member."""
         return self.activation.codes(self.pre_activations(x), self.tensors())
 
     def probabilities(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "m b f"]:
@@ -130,6 +225,7 @@ class Stack:
         return self.activation.probabilities(self.pre_activations(x), self.tensors())
 
     def decode(self, codes: Codes) -> Float[Tensor, "m b d"]:
+        """The reconstructions of these codes."""
         reconstruction = codes.decode(self.decoder)
         return reconstruction if self.pre_bias is None else reconstruction + self.pre_bias[:, None, :]
 
@@ -138,7 +234,7 @@ class Stack:
         for name, tensor in memory.items():
             self.memory[name].copy_(tensor)
 
-    def normalise(self) -> None:
+    def normalize(self) -> None:
         """Bring every decoder row back to length one, in place."""
         self.decoder.div_(self.decoder.norm(dim=-1, keepdim=True).clamp_min(1e-12))
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from unbraid.config import Tree
+from unbraid.config import JsonDict
 from unbraid.reports import markup
 from unbraid.reports.findings import Findings, Setting
 from unbraid.reports.line_words import CONCEPT_RULES, CONCEPTS, FEATURE_RULES, FEATURES
@@ -39,7 +39,7 @@ def _rules(heading: str, said: Mapping[str, str]) -> Group:
     return Group([[verdict, rule] for verdict, rule in said.items()], heading)
 
 
-def concepts(setting: Setting, found: Sequence[Tree]) -> str:
+def concepts(setting: Setting, found: Sequence[JsonDict]) -> str:
     """Every concept of a setting's first replicate, factor by factor."""
     factors = dict.fromkeys(one["factor"] for one in found)
     groups = [Group([_concept(one) for one in found if one["factor"] == factor], factor) for factor in factors]
@@ -50,7 +50,7 @@ def concepts(setting: Setting, found: Sequence[Tree]) -> str:
     return markup.fold(name, table) if len(found) > SHORT else markup.paragraph(name) + table
 
 
-def _concept(one: Tree) -> list[str]:
+def _concept(one: JsonDict) -> list[str]:
     named = [str(feature) for feature in one["features"][:MOST]]
     more = [f"and {len(one['features']) - MOST} more"] if len(one["features"]) > MOST else []
     nearest = "nearest: " if named and one["verdict"] == "missed" else ""

@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from unbraid.metrics.intervals import Difference, compare, paired_difference
 from unbraid.reports import markup
 from unbraid.reports.canvas import (
     CLEAR,
@@ -27,8 +28,6 @@ from unbraid.reports.findings import Findings
 from unbraid.reports.ladder import Addition, Case, Ladder, in_words, read_ladder
 from unbraid.reports.markup import Group
 from unbraid.reports.words import MISSING, interval, number, wording, wording_of
-from unbraid.statistics import Difference, paired_difference
-from unbraid.statistics.matched import compare
 
 SHOWN = (
     *("recovered", "explained_variance", "dead", "redundancy", "correlation", "absorption"),
@@ -86,7 +85,7 @@ def additions(findings: Findings) -> Plate:
 
 def _numbers(found: Mapping[str, Sequence[Effect]]) -> str:
     """Every difference as a table, folded away."""
-    groups = [Group([_row(metric, one) for one in each], wording(metric).heading) for metric, each in found.items()]
+    groups = [Group([_row(metric, one) for one in each], wording(metric).label) for metric, each in found.items()]
     head = ("mechanism", "difference", "95 % interval", "pairs", "between L0", "verdict")
     return markup.fold("The same in numbers", markup.table("What each mechanism adds", head, groups, words=1))
 
@@ -152,11 +151,11 @@ def _picture(findings: Findings, ladder: Ladder, metric: str, found: Sequence[Ef
     axes.margins(x=0.06)
     axes.xaxis.set_major_locator(MaxNLocator(6))
     words = wording_of(metric, findings.settings)
-    unit = _unit(metric, words.better)
-    name_axes(axes, f"What each mechanism adds: {words.heading}", f"difference in {words.heading}{unit}", "")
+    unit = _unit(metric, words.direction)
+    name_axes(axes, f"What each mechanism adds: {words.label}", f"difference in {words.label}{unit}", "")
     key(figure, _key(found))
     return Picture(
-        f"adds-{metric}", png(figure), f"Forest plot of {words.heading}, with minus without: {'; '.join(told)}."
+        f"adds-{metric}", png(figure), f"Forest plot of {words.label}, with minus without: {'; '.join(told)}."
     )
 
 

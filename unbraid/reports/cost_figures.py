@@ -2,13 +2,13 @@
 
 import json
 
+from unbraid.metrics.intervals import Difference, paired_difference
 from unbraid.reports.canvas import INK, SIGNS, Picture, Plate, blank, name_axes, png
 from unbraid.reports.findings import Findings, Setting
 from unbraid.reports.forest_figures import row_look
 from unbraid.reports.score_figures import name_row
 from unbraid.reports.tasks import Row, Task, tasks
 from unbraid.reports.words import interval, number, wording
-from unbraid.statistics import Difference, paired_difference
 
 COSTS = ("accuracy", "support_best")
 
@@ -66,6 +66,6 @@ def _picture(findings: Findings, task: Task, metric: str) -> Picture | None:
     axes.set(ylim=(0.5 - len(rows), 0.65), yticks=[])
     axes.spines["left"].set_visible(False)
     axes.margins(x=0.08)
-    heading = wording(metric).heading
+    heading = wording(metric).label
     name_axes(axes, f"{heading}: {task.name}", f"difference in {heading.lower()}", "")
     return Picture(f"cost-{metric}-{task.slug}", png(figure), f"Differences on {task.name}: {'; '.join(told)}.")

@@ -1,6 +1,6 @@
 """Verdicts at equal accuracy: settings are compared only where their models answer equally well."""
 
-from unbraid.config import Tree
+from unbraid.config import JsonDict
 from unbraid.reports import markup
 from unbraid.reports.canvas import SIGNS
 from unbraid.reports.equality import EQUAL, MARGIN, NO_VERDICT, THE_SAME, equality, is_nothing
@@ -19,7 +19,7 @@ def equal_accuracy(findings: Findings, level: int) -> str:
     if not kept or not places:
         return ""
     rows = [_row(findings, place, found, kept) for place in places]
-    head = ("setting", "Accuracy", *(wording(metric).heading for metric in kept))
+    head = ("setting", "Accuracy", *(wording(metric).label for metric in kept))
     references = dict.fromkeys(findings.settings[one["reference"]].label for one in findings.differences)
     alike = ", whichever is alike in all but its case" if len(references) > 1 else ""
     meaning = (
@@ -32,14 +32,14 @@ def equal_accuracy(findings: Findings, level: int) -> str:
     return markup.heading(level, "At equal accuracy") + markup.paragraph(meaning) + table
 
 
-def _row(findings: Findings, place: int, found: dict[tuple[int, str], Tree], metrics: list[str]) -> list[str]:
+def _row(findings: Findings, place: int, found: dict[tuple[int, str], JsonDict], metrics: list[str]) -> list[str]:
     accuracy = found.get((place, "accuracy"))
     equal = equality(accuracy)
     cells = [_cell(found.get((place, metric)), equal) for metric in metrics]
     return [findings.settings[place].label, f"{equal}: {_by(accuracy)}".removesuffix(f": {MISSING}"), *cells]
 
 
-def _cell(difference: Tree | None, equal: str) -> str:
+def _cell(difference: JsonDict | None, equal: str) -> str:
     if difference is None:
         return MISSING
     if is_nothing(difference):
@@ -48,7 +48,7 @@ def _cell(difference: Tree | None, equal: str) -> str:
     return f"{said}: {_by(difference)}"
 
 
-def _by(difference: Tree | None) -> str:
+def _by(difference: JsonDict | None) -> str:
     """The mean, and the interval in one piece."""
     if difference is None:
         return MISSING

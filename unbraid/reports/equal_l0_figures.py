@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.typing import LineStyleType
 
+from unbraid.metrics.intervals import Estimate, estimate
 from unbraid.reports.canvas import (
     COLOURS,
     GREY,
@@ -26,7 +27,6 @@ from unbraid.reports.findings import Findings, finite
 from unbraid.reports.ladder import Case, Ladder, read_ladder, shared_l0
 from unbraid.reports.score_figures import CHANCE
 from unbraid.reports.words import interval, number, wording, wording_of
-from unbraid.statistics import Estimate, estimate
 
 WARNING = (
     "SAEBench warns: absorption needs a language model of at least 1B parameters and a dictionary of at least 16k "
@@ -118,8 +118,8 @@ def _picture(findings: Findings, metric: str, name: str, title: str, rows: Seque
     axes.set(ylim=(0.5 - len(rows), 0.62), yticks=[])
     axes.margins(x=0.05)
     axes.set_xlim(left=-0.02 * axes.get_xlim()[1])
-    heading = wording(metric).heading
-    better = wording_of(metric, findings.settings).better
+    heading = wording(metric).label
+    better = wording_of(metric, findings.settings).direction
     unit = f" ({better})" if better else ""
     name_axes(axes, f"{heading} at L0 {l0:.3g}: {title}", f"{heading} at L0 {l0:.3g}{unit}", "")
     key(figure, _key(rows))

@@ -69,7 +69,7 @@ def disentangled(findings: Findings) -> Plate:
     """A column for each score of disentanglement."""
     shown = rows_of(findings) if findings.is_line else []
     columns = [
-        Column(wording(metric).heading.replace(" ", "\n"), metric, found)
+        Column(wording(metric).label.replace(" ", "\n"), metric, found)
         for metric in APART
         if (found := {one.index: one.scores[metric] for one in shown if metric in one.scores})
     ]

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from unbraid.metrics.intervals import estimate
 from unbraid.reports.findings import Findings, Score, Setting, finite
 from unbraid.reports.line_words import factor_of
-from unbraid.statistics import estimate
 
 TRACKED = " of "
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from unbraid.config import Tree
+from unbraid.config import JsonDict
 from unbraid.reports import markup
 from unbraid.reports.canvas import Plate
 from unbraid.reports.findings import Findings
@@ -41,7 +41,7 @@ def _titled(name: str, cards: str, folded: bool) -> str:
     return markup.fold(f"Features of {name}", inside) if folded else markup.paragraph(name, "soft") + inside
 
 
-def card(page: Tree) -> str:
+def card(page: JsonDict) -> str:
     """All about one feature."""
     stories = "".join(f"<li>{lit(context['words'], context['values'])}</li>" for context in page["contexts"])
     counts, edges = page["histogram"]["counts"], page["histogram"]["edges"]
@@ -53,22 +53,22 @@ def card(page: Tree) -> str:
     )
 
 
-def title(page: Tree) -> str:
+def title(page: JsonDict) -> str:
     """`Feature 17: person = mary (match, φ .93)`"""
     return f"Feature {page['feature']}: {stands_for(page)} ({_verdict(page)})"
 
 
-def stands_for(page: Tree) -> str:
+def stands_for(page: JsonDict) -> str:
     return " or ".join(page["concepts"]) or "no concept"
 
 
-def _verdict(page: Tree) -> str:
+def _verdict(page: JsonDict) -> str:
     if page["verdict"] in ("dead", "spurious") or page["phi"] is None:
         return page["verdict"]
     return f"{page['verdict']}, φ\N{NO-BREAK SPACE}{page['phi']:.2f}".replace("0.", ".")
 
 
-def _meaning(page: Tree) -> str:
+def _meaning(page: JsonDict) -> str:
     return f"{page['verdict']}: {FEATURES.get(page['verdict'], '')}".removesuffix(": ")
 
 
@@ -88,7 +88,7 @@ def _word(word: str, value: float, most: float) -> str:
     return f'<span{strongest} style="background: {ground}" title="{told}">{escape(word)}</span>'
 
 
-def _neighbours(found: Sequence[Tree]) -> str:
+def _neighbours(found: Sequence[JsonDict]) -> str:
     if not found:
         return ""
     rows = [

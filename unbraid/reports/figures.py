@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from unbraid.files import write_bytes
 from unbraid.reports.account_figures import accounts
 from unbraid.reports.addition_figures import additions
 from unbraid.reports.canvas import Plate
@@ -33,6 +32,7 @@ from unbraid.reports.size_figures import sizes
 from unbraid.reports.timeline_figures import timelines
 from unbraid.reports.tracking_figures import dead_entries, fates
 from unbraid.reports.training_figures import curves
+from unbraid.storage.files import write_bytes
 
 PLATES = (
     *(published_accuracies, forests, predictions, costs, learning, sights, routes, chosen_heads, gallery, seed_figures),

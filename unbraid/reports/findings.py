@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from unbraid.config import Tree
-from unbraid.errors import Refusal
-from unbraid.files import Arrays, read_arrays, read_json
+from unbraid.config import JsonDict
+from unbraid.errors import UserError
 from unbraid.reports.configurations import case_configs, is_line, is_taught, is_text
-from unbraid.runs import Run, read_log
+from unbraid.storage.checkpoints import read_log
+from unbraid.storage.files import Arrays, read_arrays, read_json
+from unbraid.storage.runs import Run
 
 MOST_LINES, MOST_PANELS, MOST_ROWS = 8, 4, 24
 NEVER = 1e-8
@@ -43,7 +44,7 @@ class Setting:
     """Stack and position in it, of each member."""
     replicates: list[str]
     scores: dict[str, Score]
-    swept: Tree = field(default_factory=dict)
+    swept: JsonDict = field(default_factory=dict)
     """What the sweep set, by dotted path."""
 
     def value(self, metric: str) -> float | None:
@@ -64,18 +65,18 @@ class Findings:
     """All that a finished run left on disk, except its weights."""
 
     run: Run
-    config: Tree
+    config: JsonDict
     settings: list[Setting]
-    differences: list[Tree]
-    logs: list[list[Tree]]
+    differences: list[JsonDict]
+    logs: list[list[JsonDict]]
     tables: list[Arrays]
     tracking: list[Arrays]
     """The checks made while training, of each stack; empty where none were."""
-    stories: list[Tree] = field(default_factory=list)
+    stories: list[JsonDict] = field(default_factory=list)
     """Of each stack of models: stories that heads were watched on, shortcuts, names of factors; else empty."""
-    texts: list[Tree] = field(default_factory=list)
+    texts: list[JsonDict] = field(default_factory=list)
     """Of each stack of language models: windows, labels of heads, what counting pairs gives, samples; else empty."""
-    features: list[Tree] = field(default_factory=list)
+    features: list[JsonDict] = field(default_factory=list)
     """Of each stack of a line: what became of every concept, and pages of chosen features; else empty."""
 
     @property
@@ -165,11 +166,11 @@ class Findings:
         return np.stack([np.pad(row, (0, longest - len(row)), constant_values=np.nan) for row in rows])
 
     @cached_property
-    def judged(self) -> Tree:
-        """What `unbraid judge` found on a model; empty where it was not asked."""
-        return self.run.judged()
+    def language_model(self) -> JsonDict:
+        """What `unbraid evaluate` wrote; empty where it was not run."""
+        return self.run.on_language_model()
 
-    def card(self, setting: Setting) -> Tree:
+    def card(self, setting: Setting) -> JsonDict:
         """What became of every concept of a line, and pages of features, of the setting's first member kept; or {}."""
         kept = (self.features[stack].get("members", {}).get(str(place)) for stack, place in setting.places)
         return next((card for card in kept if card), {}) if self.features else {}
@@ -192,7 +193,7 @@ def read_findings(run: Run) -> Findings:
     """Everything a report needs, or a refusal if the run is not finished."""
     state = run.status()["state"]
     if state != "finished":
-        raise Refusal(f"{run.path} is {state}; accepted: a finished run, so finish it with `{run.how_to_go_on}`")
+        raise UserError(f"{run.path} is {state}; accepted: a finished run, so finish it with `{run.resume_command}`")
     scores = run.scores()
     return Findings(
         run,
@@ -209,7 +210,7 @@ def read_findings(run: Run) -> Findings:
     )
 
 
-def read_setting(index: int, card: Tree) -> Setting:
+def read_setting(index: int, card: JsonDict) -> Setting:
     return Setting(
         index,
         card["label"],
@@ -231,7 +232,7 @@ def best_of(metric: str) -> str:
     return "lowest" if metric in LOWEST_FIRST else "highest"
 
 
-def environment(run: Run) -> Tree:
+def environment(run: Run) -> JsonDict:
     return read_json(run.path / "environment.json")
 
 
@@ -243,7 +244,7 @@ def finite(values: Sequence[float | None]) -> list[float]:
     return [value for value in values if value is not None and math.isfinite(value)]
 
 
-def _score(metric: str, card: Tree) -> Score:
+def _score(metric: str, card: JsonDict) -> Score:
     low, high = card["interval"] or (None, None)
     interval = None if low is None or high is None else (low, high)
     chance = None if metric in NO_CHANCE else card["chance"]

@@ -44,11 +44,11 @@ def _picture(findings: Findings, task: Task, metric: str) -> Picture:
     axes.set(xlim=_limits([score for _, score in rows]), ylim=(0.6 - len(rows), 0.65), yticks=[])
     axes.spines["left"].set_visible(False)
     words = wording(metric)
-    name_axes(axes, f"{words.heading}: {task.name}", f"{words.heading} ({words.better})", "")
+    name_axes(axes, f"{words.label}: {task.name}", f"{words.label} ({words.direction})", "")
     key(figure, [*row_key([score for _, score in rows]), *line])
     told = "; ".join(f"{row.name} {estimate(metric, score)}" for row, score in rows)
     told += "" if bar is None else f"; without the question at most {number(metric, bar)}"
-    return Picture(f"forest-{metric}-{task.slug}", png(figure), f"Dot plot of {words.heading} on {task.name}: {told}.")
+    return Picture(f"forest-{metric}-{task.slug}", png(figure), f"Dot plot of {words.label} on {task.name}: {told}.")
 
 
 def _limits(scores: list[Score]) -> tuple[float, float]:

@@ -8,7 +8,7 @@ from unbraid.config import REPLICATES
 from unbraid.reports.configurations import flat_sweep
 from unbraid.reports.findings import Findings, Setting
 
-ROWS = "dictionary.features"
+ROWS = "dictionary.d_sae"
 TITLE = 10.0
 """The size of letters of a title with two lines, of which the second is a grid's name."""
 

@@ -2,6 +2,7 @@
 
 from matplotlib.axes import Axes
 
+from unbraid.metrics.catalog import MEDIUM, SHARP, parts
 from unbraid.reports.canvas import (
     CLEAR,
     COLOURS,
@@ -21,9 +22,7 @@ from unbraid.reports.canvas import (
     short,
 )
 from unbraid.reports.findings import MOST_ROWS, Findings, Score, Setting, finite
-from unbraid.reports.head_words import which
 from unbraid.reports.score_figures import draw_row, row_key
-from unbraid.reports.thresholds import MEDIUM, SHARP
 from unbraid.reports.uniformity_tables import what_heads_do
 from unbraid.reports.words import MISSING, number, wording
 
@@ -54,9 +53,7 @@ def by_irrep(findings: Findings) -> Plate:
 
 def kinds(setting: Setting, metric: str) -> Kinds:
     """The score of each kind of head of a setting, in the order that heads have."""
-    return [
-        (kind, score) for name, score in setting.scores.items() if (kind := which(name)[1]) and which(name)[0] == metric
-    ]
+    return [(parts(name)[1], score) for name, score in setting.scores.items() if parts(name)[0] == f"{metric}_<kind>"]
 
 
 def kind_look(kind: str) -> Look:
@@ -92,13 +89,13 @@ def _picture(findings: Findings, settings: list[Setting], metric: str) -> Pictur
             _draw(axes, y + LINE / 2, kind, metric, score)
     _dress(axes, ticks, y, [score for _, found in blocks for _, score in found], metric)
     words = wording(metric)
-    name_axes(axes, f"{words.heading} by kind of head", f"{words.heading} ({words.better})", "")
+    name_axes(axes, f"{words.label} by kind of head", f"{words.label} ({words.direction})", "")
     mean, replicate, chance = row_key([])
     chance.set_label("uniform attention: 0" if metric == "sharpness" else "uniform attention (floor)")
     key(figure, [mean, replicate, chance])
     told = "; ".join(f"{one.label}: {_numbers(metric, found)}" for one, found in blocks)
     name = f"{metric.replace('_', '-')}-by-irrep"
-    return Picture(name, png(figure), f"Dot plot of {words.heading} by kind of head: {told}.")
+    return Picture(name, png(figure), f"Dot plot of {words.label} by kind of head: {told}.")
 
 
 def _name(axes: Axes, y: float, label: str) -> None:
@@ -110,7 +107,7 @@ def _name(axes: Axes, y: float, label: str) -> None:
 
 def _draw(axes: Axes, y: float, kind: str, metric: str, score: Score) -> None:
     draw_row(axes, y, kind_look(kind), score, LINE * 0.42, 5.5)
-    value = MISSING if score.value is None else format(score.value, wording(metric).digits)
+    value = MISSING if score.value is None else format(score.value, wording(metric).format)
     axes.text(1.02, y, value, fontsize=SMALLER, color=INK, va="center", transform=axes.get_yaxis_transform())
 
 

@@ -15,9 +15,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from unbraid.metrics.intervals import Path, Paths
 from unbraid.reports.configurations import case_configs, flat_sweep
 from unbraid.reports.findings import Findings, Setting
-from unbraid.statistics.matched import Path, Paths
 
 STRENGTHS = ("mechanisms.sparsity.weight", "dictionary.activation.k")
 """What may be swept to make paths of L0."""

@@ -48,9 +48,9 @@ def _picture(findings: Findings, rows: list[tuple[Row, Score]]) -> Picture:
     axes.margins(x=0.3)  # names stand on the left, numbers on the right
     axes.spines["left"].set_visible(False)
     words = wording(METRIC)
-    name_axes(axes, words.heading, f"{words.heading} ({words.better})", "")
+    name_axes(axes, words.label, f"{words.label} ({words.direction})", "")
     mean, replicate, *_ = row_key([])
     key(figure, [mean, replicate, *line])
     told = "; ".join(f"{row.name} {estimate(METRIC, score)}" for row, score in rows)
     told += "" if pairs is None else f"; counting pairs {number(METRIC, pairs)}"
-    return Picture(f"forest-{METRIC}", png(figure), f"Dot plot of {words.heading}: {told}.")
+    return Picture(f"forest-{METRIC}", png(figure), f"Dot plot of {words.label}: {told}.")

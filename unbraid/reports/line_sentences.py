@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Iterable
 
-from unbraid.config import REPLICATES, Tree
+from unbraid.config import REPLICATES, JsonDict
 from unbraid.reports.configurations import flat_sweep, setting_configs
 from unbraid.reports.factors import factor_scores
 from unbraid.reports.findings import Findings, Setting
@@ -24,7 +24,7 @@ LINE_CHANCE = (
 )
 
 
-def what_was_learned(config: Tree, settings: int, replicates: int) -> list[str]:
+def what_was_learned(config: JsonDict, settings: int, replicates: int) -> list[str]:
     """The models, their stories, what was recorded, what was learned from it, and what was compared."""
     models = _models(config)
     taught = what_was_taught(config, models, "")
@@ -32,12 +32,12 @@ def what_was_learned(config: Tree, settings: int, replicates: int) -> list[str]:
     site = said(config, "capture.site")
     recorded = (
         f"Recorded: {site} at every token of {said(config, 'capture.stories')} stories that no model was taught on, "
-        f"normalised: {said(config, 'capture.normalise')}."
+        f"normalized: {said(config, 'capture.normalize')}."
     )
     return [*taught, *kinds, recorded, *_learned(config, settings, replicates), *said_of_all(config, "mechanisms")]
 
 
-def _models(config: Tree) -> int:
+def _models(config: JsonDict) -> int:
     """How many different models there are: by what decides one, and the seeds of models and worlds."""
     sweep = flat_sweep(config)
     seeds = math.prod(len(sweep[path]) for path in REPLICATES if path in sweep and path != "seed")
@@ -45,7 +45,7 @@ def _models(config: Tree) -> int:
     return len(kinds) * seeds
 
 
-def _learned(config: Tree, settings: int, replicates: int) -> list[str]:
+def _learned(config: JsonDict, settings: int, replicates: int) -> list[str]:
     """Of the dictionaries how they were trained, of the baselines what they are."""
     trees = _trees(config)
     baselines = [tree for tree in trees if tree.get("baseline")]
@@ -55,7 +55,7 @@ def _learned(config: Tree, settings: int, replicates: int) -> list[str]:
         told = {path: _either(dictionaries, path) for path in TOLD}
         amount = len(dictionaries) * replicates
         parts.append(
-            f"{'1 dictionary' if amount == 1 else f'{amount} dictionaries'} of {told['dictionary.features']} features "
+            f"{'1 dictionary' if amount == 1 else f'{amount} dictionaries'} of {told['dictionary.d_sae']} features "
             f"({told['dictionary.activation']}), trained for {told['training.steps']} steps of "
             f"{told['training.batch']} tokens at learning rate {told['training.learning_rate']}"
         )
@@ -68,14 +68,14 @@ def _learned(config: Tree, settings: int, replicates: int) -> list[str]:
     return [f"Learned from these activations{grid}: {' and '.join(parts)}; {scored}.{again}"]
 
 
-TOLD = ("dictionary.features", "dictionary.activation", "training.steps", "training.batch", "training.learning_rate")
+TOLD = ("dictionary.d_sae", "dictionary.activation", "training.steps", "training.batch", "training.learning_rate")
 
 
-def _either(trees: Iterable[Tree], path: str) -> str:
+def _either(trees: Iterable[JsonDict], path: str) -> str:
     return either(phrase(value) for tree in trees if (value := at(tree, path)) is not None)
 
 
-def _trees(config: Tree) -> list[Tree]:
+def _trees(config: JsonDict) -> list[JsonDict]:
     return [tree for _, tree in setting_configs(config)]
 
 

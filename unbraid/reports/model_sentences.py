@@ -1,6 +1,6 @@
 """Say in plain sentences what models were taught, how well they answer, and what the error bars cover."""
 
-from unbraid.config import Tree, flatten
+from unbraid.config import JsonDict, flatten
 from unbraid.reports.configurations import setting_configs
 from unbraid.reports.findings import Findings
 from unbraid.reports.phrases import at, phrase, said, said_of_all
@@ -14,7 +14,7 @@ MODEL_CHANCE = (
 )
 
 
-def what_was_taught(config: Tree, amount: int, grid: str) -> list[str]:
+def what_was_taught(config: JsonDict, amount: int, grid: str) -> list[str]:
     """The models and their teaching, the stories, and the constraints: a sentence each."""
     looks = said(config, "model.causal").replace("True", "causal").replace("False", "looking both ways")
     models = (
@@ -32,7 +32,7 @@ def what_was_taught(config: Tree, amount: int, grid: str) -> list[str]:
     return [*scale, models, world, *said_of_all(config, "constraints")]
 
 
-def _own_sizes(config: Tree) -> str:
+def _own_sizes(config: JsonDict) -> str:
     """What the tasks that were run have of their own, and which of them leave nothing to ask."""
     trees = {str(at(tree, "world.task")): tree for _, tree in setting_configs(config)}
     told = ""

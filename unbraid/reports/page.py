@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from unbraid.files import write_bytes
 from unbraid.reports import markup, sections
 from unbraid.reports.canvas import Plate
 from unbraid.reports.equal_accuracy import equal_accuracy
 from unbraid.reports.figures import draw, keep
 from unbraid.reports.findings import Findings, read_findings
-from unbraid.runs import Run
+from unbraid.storage.files import write_bytes
+from unbraid.storage.runs import Run
 
 
 def write_report(runs: Sequence[Run], path: Path) -> Path:

@@ -114,10 +114,10 @@ def _picture(findings: Findings, ladder: Ladder, x: str, y: str) -> Picture | No
     if x == "l0":
         make_log(axes, "x", _least_shown([across for across, _ in every]), max(across for across, _ in every))
     log = ", log" if x == "l0" else ""
-    title = f"{wording(y).heading} against {wording(x).heading}"
+    title = f"{wording(y).label} against {wording(x).label}"
     across, up = (wording_of(metric, findings.settings) for metric in (x, y))
-    unit = "features per sample" if x == "l0" else across.better
-    name_axes(axes, title, f"{across.heading} ({unit}{log})", f"{up.heading} ({up.better})")
+    unit = "features per sample" if x == "l0" else across.direction
+    name_axes(axes, title, f"{across.label} ({unit}{log})", f"{up.label} ({up.direction})")
     key(figure, handles)
     told = "; ".join(_told(ladder.title(case), lines[case.name], x, y) for case in chosen)
     return Picture(f"pareto-{x}-{y}", png(figure), f"{title}, along the paths of {len(lines)} cases: {told}.")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from unbraid.config import Tree
+from unbraid.config import JsonDict
 from unbraid.reports.canvas import GREY, HEIGHT, INK, Look, Picture, Plate, blank, handle, key, name_axes, png, short
 from unbraid.reports.findings import Findings
 from unbraid.reports.ladder import read_ladder
@@ -28,27 +28,27 @@ class Line:
 
 
 def probing(findings: Findings) -> Plate:
-    """One picture, where `unbraid judge` has probed labelled texts."""
-    judged = findings.judged
+    """One picture, where `unbraid evaluate` has probed labelled texts."""
+    scores = findings.language_model
     found = {one["label"]: probe_line(one["metrics"]) for one in chosen(findings)}
     drawn = {label: line for label, line in found.items() if line.values}
     pictures = [_picture(findings, drawn)] if drawn else []
-    data = ", ".join(judged.get("probes", {})) or "labelled texts"
-    amount = len(judged.get("settings", []))
-    some = f" Drawn: {len(drawn)} of {amount} settings; judged.json has all." if len(drawn) < amount else ""
+    data = ", ".join(scores.get("probes", {})) or "labelled texts"
+    amount = len(scores.get("settings", []))
+    some = f" Drawn: {len(drawn)} of {amount} settings; language_model.json has all." if len(drawn) < amount else ""
     caption = (
         f"Accuracy (y) of a logistic probe on the k features that differ most between a class and the others (x; last: "
-        f"all features), mean over classes and data sets ({data}), on {judged.get('model', 'a model')}, "
-        f"{judged.get('site', '')}. Bars: 95 % intervals over seeds, or from one seed over texts. Raw: the same probe "
+        f"all features), mean over classes and data sets ({data}), on {scores.get('model', 'a model')}, "
+        f"{scores.get('site', '')}. Bars: 95 % intervals over seeds, or from one seed over texts. Raw: the same probe "
         "on coordinates of the activations themselves. Random: on a random dictionary of the same size, which is what "
         f"to beat; a probe that knows nothing has ½.{some}"
     )
     return Plate("Probing against k", caption, pictures)
 
 
-def chosen(findings: Findings) -> list[Tree]:
-    """The judged settings that are drawn: all, or the highlighted cases at their middle strength, or the first few."""
-    settings = findings.judged.get("settings", [])
+def chosen(findings: Findings) -> list[JsonDict]:
+    """The evaluated settings to draw: all, or the highlighted cases at their middle strength, or the first few."""
+    settings = findings.language_model.get("settings", [])
     ladder = read_ladder(findings)
     if len(settings) > MOST and ladder:
         middles = [case.middle.swept for case in highlighted(ladder)]
@@ -56,7 +56,7 @@ def chosen(findings: Findings) -> list[Tree]:
     return settings[:MOST]
 
 
-def probe_line(metrics: Mapping[str, Tree]) -> Line:
+def probe_line(metrics: Mapping[str, JsonDict]) -> Line:
     """From scores by name; the interval is over replicates, or from one replicate ± 1.96 errors of the texts."""
     own = {name.removeprefix(PROBE): card for name, card in metrics.items() if name.startswith(PROBE)}
     values = {k: card["value"] for k, card in own.items() if card["value"] is not None}
@@ -70,7 +70,7 @@ def probe_line(metrics: Mapping[str, Tree]) -> Line:
     return Line(values, intervals)
 
 
-def _random(settings: Sequence[Tree]) -> Line:
+def _random(settings: Sequence[JsonDict]) -> Line:
     """The mean over these settings of what random dictionaries of their size have."""
     found: dict[str, list[float]] = {}
     for one in settings:
@@ -81,7 +81,7 @@ def _random(settings: Sequence[Tree]) -> Line:
 
 
 def _picture(findings: Findings, drawn: Mapping[str, Line]) -> Picture:
-    raw = probe_line(findings.judged["beside"]["raw activations"])
+    raw = probe_line(findings.language_model["baselines"]["raw activations"])
     random = _random(chosen(findings))
     places = _places([*drawn.values(), raw])
     figure, axes = blank(findings.source, height=HEIGHT + 0.4 + 0.2 * len(drawn))

@@ -1,14 +1,15 @@
-"""What a seed's figures show, beside a run of the same world and loss (`studies/seed_002.toml`)."""
+"""What a seed's figures show, beside a run of the same world and loss (`studies/published/superposition.toml`)."""
 
 import math
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from unbraid.config import Tree, at_path, flatten, merge, read_toml
+from unbraid.config import JsonDict, flatten, merge, read_toml
+from unbraid.config.sweep import at_path
 from unbraid.reports.findings import Findings, Setting
 
-SEED_002 = Path(__file__).parents[1] / "studies" / "seed_002.toml"
+PUBLISHED = Path(__file__).parents[1] / "studies" / "published" / "superposition.toml"
 COLUMNS = "mechanisms.sparsity.weight"
 CLIPPED = 100
 
@@ -30,7 +31,7 @@ class Published:
 def published(findings: Findings, setting: Setting, across: str) -> Published | None:
     """The panel of the generator this setting has; None where its world or loss is another."""
     source = _source()
-    swept: Tree = {}
+    swept: JsonDict = {}
     for path, value in setting.swept.items():
         swept = merge(swept, at_path(path, value))
     ours = merge({key: value for key, value in findings.config.items() if key != "sweep"}, swept)
@@ -43,7 +44,7 @@ def published(findings: Findings, setting: Setting, across: str) -> Published | 
     return None
 
 
-def _values(panel: Tree, columns: list[float]) -> dict[str, dict[tuple[int, float], float]]:
+def _values(panel: JsonDict, columns: list[float]) -> dict[str, dict[tuple[int, float], float]]:
     return {
         metric: {
             (int(row), column): float(value)
@@ -56,5 +57,5 @@ def _values(panel: Tree, columns: list[float]) -> dict[str, dict[tuple[int, floa
 
 
 @cache
-def _source() -> Tree:
-    return read_toml(SEED_002)
+def _source() -> JsonDict:
+    return read_toml(PUBLISHED)

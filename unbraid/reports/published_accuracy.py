@@ -1,4 +1,4 @@
-"""The table of seed 000 beside a run of the same experiments (`studies/seed_000.toml`)."""
+"""The table of seed 000 beside a run of the same experiments (`studies/published/head_constraints.toml`)."""
 
 import json
 import math
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from matplotlib.lines import Line2D
 
-from unbraid.config import Tree, flatten, read_toml
+from unbraid.config import JsonDict, flatten, read_toml
 from unbraid.reports import markup
 from unbraid.reports.canvas import INK, Picture, Plate, blank, key, name_axes, png
 from unbraid.reports.configurations import setting_configs
@@ -18,7 +18,7 @@ from unbraid.reports.score_figures import draw_row, name_row, row_key
 from unbraid.reports.tasks import Row, tasks
 from unbraid.reports.words import MISSING, interval, number
 
-SEED_000 = Path(__file__).parents[1] / "studies" / "seed_000.toml"
+PUBLISHED = Path(__file__).parents[1] / "studies" / "published" / "head_constraints.toml"
 
 
 def published_accuracies(findings: Findings) -> Plate:
@@ -96,5 +96,5 @@ def _error(share: float) -> float:
 
 
 @cache
-def _source() -> Tree:
-    return read_toml(SEED_000)
+def _source() -> JsonDict:
+    return read_toml(PUBLISHED)

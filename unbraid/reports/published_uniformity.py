@@ -1,4 +1,4 @@
-"""What seed 001 and its author report of heads, for a run that varies the same (`studies/seed_001.toml`)."""
+"""What seed 001 and its author report of heads, for a run that varies the same (`studies/published/gauge.toml`)."""
 
 import json
 import math
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from unbraid.config import Tree, flatten, read_toml
+from unbraid.config import JsonDict, flatten, read_toml
 from unbraid.reports.configurations import setting_configs
 from unbraid.reports.findings import Findings, Setting
 
-SEED_001 = Path(__file__).parents[1] / "studies" / "seed_001.toml"
+PUBLISHED = Path(__file__).parents[1] / "studies" / "published" / "gauge.toml"
 VARIED = {"temperature": "model.kappa", "alignment": "model.alignment"}
 """The setting that each of its tables varies."""
 COMPARABLE = (
@@ -46,7 +46,7 @@ def reported(findings: Findings) -> list[Report]:
     return found
 
 
-def _is_alike(findings: Findings, flat: Tree, setting: Setting) -> bool:
+def _is_alike(findings: Findings, flat: JsonDict, setting: Setting) -> bool:
     """Whether it has the seed's temperature rule and width."""
     source, stack = _source(), setting.places[0][0]
     labels = findings.texts[stack].get("heads", []) if findings.texts else []
@@ -56,5 +56,5 @@ def _is_alike(findings: Findings, flat: Tree, setting: Setting) -> bool:
 
 
 @cache
-def _source() -> Tree:
-    return read_toml(SEED_001)
+def _source() -> JsonDict:
+    return read_toml(PUBLISHED)

@@ -4,6 +4,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from unbraid.metrics.intervals import Estimate, estimate
 from unbraid.reports.canvas import (
     HEIGHT,
     Look,
@@ -20,7 +21,6 @@ from unbraid.reports.canvas import (
 )
 from unbraid.reports.findings import Findings, Setting
 from unbraid.reports.methods import METHOD, SIZE, by_method, groups, method_look, pictures
-from unbraid.statistics import Estimate, estimate
 
 FEWEST = 5
 """A bin with fewer features than this, over all replicates, is not drawn."""

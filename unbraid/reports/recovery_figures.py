@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import ArrayLike
 
+from unbraid.metrics.catalog import FOUND
 from unbraid.reports.canvas import (
     COLOURS,
     HEIGHT,
@@ -25,7 +26,6 @@ from unbraid.reports.canvas import (
     short,
 )
 from unbraid.reports.findings import Findings, Setting
-from unbraid.reports.thresholds import FOUND
 from unbraid.reports.words import number
 
 PALE = "#a0a0a0"
@@ -49,7 +49,7 @@ class _Recovery:
         return cls(rates[order], found[:, order], False)
 
     @property
-    def across(self) -> str:
+    def stack_configs(self) -> str:
         return "true feature, best found first" if self.ranked else "firing probability of the true feature (log)"
 
     def median(self) -> tuple[np.ndarray, np.ndarray]:
@@ -90,7 +90,7 @@ def _picture(findings: Findings, settings: list[Setting], found: list[_Recovery]
     chance = setting.scores["mmcs"].chance
     key(figure, _draw(axes, this, look(findings, setting), short(setting.label), chance, others))
     alt = (
-        f"{setting.label}: best cosine of each of {len(this.x)} true features, against {this.across}; mean "
+        f"{setting.label}: best cosine of each of {len(this.x)} true features, against {this.stack_configs}; mean "
         f"{number('mmcs', setting.value('mmcs'))}, {(this.cosines.mean(0) >= FOUND).mean():.0%} at {FOUND} or above."
     )
     return Picture(f"recovery-{place + 1}", png(figure), alt)
@@ -112,7 +112,7 @@ def _draw(
     if not this.ranked:
         make_log(axes, "x", x[0], x[-1])
     axes.set_ylim(min(0.0, float(this.cosines.min())), 1.04)
-    name_axes(axes, title, this.across, "best cosine, mean")
+    name_axes(axes, title, this.stack_configs, "best cosine, mean")
     lines = [Line2D([], [], color="black", linewidth=2, label="running median")]
     lines += [Line2D([], [], color=PALE, linewidth=1.4, label="other settings")] if others else []
     levels = [level(axes, FOUND, f"{FOUND}: counts as found", "--"), level(axes, chance, "chance", ":")]

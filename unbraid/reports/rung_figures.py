@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.typing import LineStyleType
 
+from unbraid.metrics.intervals import Estimate, estimate
 from unbraid.reports.bands import Band
 from unbraid.reports.canvas import (
     COLOURS,
@@ -30,7 +31,6 @@ from unbraid.reports.canvas import (
 )
 from unbraid.reports.findings import Curve, Findings, Setting
 from unbraid.reports.ladder import Ladder, read_ladder
-from unbraid.statistics import Estimate, estimate
 
 PANEL = 1.22
 PALE = "#a0a0a0"
@@ -71,7 +71,7 @@ def usage(findings: Findings, setting: Setting) -> tuple[Band, Estimate]:
 def _losses(findings: Findings, ladder: Ladder) -> Picture | None:
     found = [total_loss(findings, case.middle) for case in ladder.rungs]
     totals = _bands(found)
-    costs = [findings.curve(case.middle, "fidelity", term=True) for case in ladder.rungs]
+    costs = [findings.curve(case.middle, "reconstruction", term=True) for case in ladder.rungs]
     dashed = [cost for cost in costs if cost] if all(costs) else []
     if not totals:
         return None

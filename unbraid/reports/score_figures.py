@@ -26,10 +26,12 @@ from unbraid.reports.canvas import (
     short,
 )
 from unbraid.reports.findings import MOST_ROWS, Findings, Score, Setting, finite
-from unbraid.reports.metric_words import PLOTTED, UNPLANTED
 from unbraid.reports.words import estimate, wording
 
 CHANCE: LineStyleType = (0.0, (2.0, 1.2))
+PLOTTED = ("mmcs", "mcc", "recovered", "f1", "evenness", "hopkins", "clustered")
+UNPLANTED = ("explained_variance",)
+"""What is plotted where no truth was planted."""
 
 
 def scores(findings: Findings) -> Plate:
@@ -67,10 +69,10 @@ def _picture(findings: Findings, settings: list[Setting], metric: str) -> Pictur
     axes.set(xlim=(min(-0.02, lowest * 1.1), 1.03), ylim=(0.6 - len(rows), 0.65), yticks=[])
     axes.spines["left"].set_visible(False)
     words = wording(metric)
-    name_axes(axes, words.heading, f"{words.heading} ({words.better})", "")
+    name_axes(axes, words.label, f"{words.label} ({words.direction})", "")
     key(figure, row_key([score for _, score in rows]))
     told = "; ".join(f"{setting.label} {estimate(metric, score)}" for setting, score in rows)
-    return Picture(f"score-{metric}", png(figure), f"Dot plot of {words.heading}: {told}.")
+    return Picture(f"score-{metric}", png(figure), f"Dot plot of {words.label}: {told}.")
 
 
 def row_key(scores: Sequence[Score], chance: str = "chance", ceiling: str = "ceiling") -> list[Line2D]:

@@ -13,8 +13,8 @@ def score_table(settings: Sequence[Setting], metrics: Sequence[str]) -> str:
     for metric in metrics:
         words = wording_of(metric, settings)
         rows = [[one.label, *score_cells(one, metric)] for one in settings if metric in one.scores]
-        remark = f"{words.meaning} ({words.better})" if words.meaning else ""
-        groups.append(Group(rows, words.heading, remark))
+        remark = f"{words.sentence} ({words.direction})" if words.sentence else ""
+        groups.append(Group(rows, words.label, remark))
     return markup.table("Scores", ("setting", "mean", "95 % interval", "chance", "ceiling"), groups)
 
 

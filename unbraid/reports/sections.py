@@ -2,19 +2,36 @@
 
 from collections.abc import Callable, Sequence
 
-from unbraid.config import Tree
+from unbraid.config import JsonDict
 from unbraid.reports import markup
 from unbraid.reports.canvas import SIGNS
 from unbraid.reports.findings import MOST_LINES, MOST_ROWS, Findings, best_of, environment
 from unbraid.reports.line_sentences import LINE_CHANCE, reached
+from unbraid.reports.line_words import LEADING
 from unbraid.reports.markup import Group
-from unbraid.reports.metric_words import FEW, MAIN
 from unbraid.reports.model_sentences import MODEL_CHANCE
 from unbraid.reports.score_tables import score_cells, score_table
 from unbraid.reports.sentences import details, error_bar, headline, what_was_run
 from unbraid.reports.text_sentences import TEXT_CHANCE, pairs_counted, written
 from unbraid.reports.words import in_order, interval, number, seconds, wording
 
+PICTURED = ("evenness", "hopkins", "clusters", "clustered")
+ON_STORIES = (
+    *("accuracy", "support_best", "support_mass", "attention_entropy", "separation", "steps_to_95"),
+    *("parameters", "seconds"),
+)
+ON_TEXT = ("perplexity", "bits_per_character", "row_std", "sharpness")
+JUDGED = ("loss_recovered", "probe_1")
+MAIN = (
+    *(*LEADING, "mmcs", "mcc", "recovered", "f1", "explained_variance", "l0", "dead"),
+    *(*JUDGED, *PICTURED, *ON_STORIES, *ON_TEXT),
+)
+"""The scores in the first table; the rest is folded away."""
+FEW = (
+    *(*LEADING, "mmcs", "f1", "l0", *JUDGED, *PICTURED),
+    *("accuracy", "support_best", "attention_entropy", *ON_TEXT[:2]),
+)
+"""The same where there are many settings."""
 MANY = 4
 ALONE = 20
 """Of so many comparisons one is called by luck alone, at 95 %."""
@@ -57,20 +74,20 @@ def scored(findings: Findings) -> str:
         meaning = f"{error_bar(findings)} {TEXT_CHANCE} {pairs_counted(findings)}"
     if not findings.is_planted:
         meaning = f"{error_bar(findings)} Chance is answering the mean. There is no planted truth, and so no ceiling."
-    return markup.paragraph(meaning) + _judged(findings.judged) + _tables(findings, metrics)
+    return markup.paragraph(meaning) + _language_model(findings.language_model) + _tables(findings, metrics)
 
 
-def _judged(judged: Tree) -> str:
-    """Where dictionaries were judged on a model: on what, beside what, and what to be wary of."""
-    if not judged:
+def _language_model(scores: JsonDict) -> str:
+    """Where dictionaries were evaluated on a language model: on which texts, with which baseline, and warnings."""
+    if not scores:
         return ""
-    raw = judged["beside"]["raw activations"].get("probe_1")
+    raw = scores["baselines"]["raw activations"].get("probe_1")
     beside = f" A probe on one coordinate of the activations themselves has {raw['value']:.3f}." if raw else ""
     said = (
-        f"Judged on {judged['model']}, {judged['site']}: reconstructions spliced in on {judged['text']}; probes on "
-        f"{', '.join(judged['labelled']) or 'nothing'}. There chance is a random dictionary of the same size.{beside}"
+        f"Evaluated on {scores['model']}, {scores['site']}: reconstructions spliced in on {scores['text']}; probes on "
+        f"{', '.join(scores['labelled']) or 'nothing'}. There chance is a random dictionary of the same size.{beside}"
     )
-    return "".join(markup.paragraph(sentence) for sentence in (said, *judged["warnings"]))
+    return "".join(markup.paragraph(sentence) for sentence in (said, *scores["warnings"]))
 
 
 def compared(findings: Findings, level: int) -> str:
@@ -89,9 +106,7 @@ def compared(findings: Findings, level: int) -> str:
     meaning += " Whether accuracies are equal is not asked here, but in the table above." if findings.is_line else ""
     metrics = in_order(list(dict.fromkeys(one["metric"] for one in findings.differences)))
     if len(findings.settings) > MOST_ROWS:
-        name = (
-            f"{wording(metrics[0]).heading} of {len(findings.settings) - 1} settings; other scores are in scores.json"
-        )
+        name = f"{wording(metrics[0]).label} of {len(findings.settings) - 1} settings; other scores are in scores.json"
         tables = markup.fold(name, _difference_table(findings, metrics[:1]))
     else:
         tables = _folded(metrics, _first(findings), lambda kept: _difference_table(findings, kept))
@@ -132,7 +147,7 @@ def overview(findings: Sequence[Findings]) -> str:
 def _overview(findings: Sequence[Findings], leading: str, beside: Sequence[str]) -> str:
     if not findings:
         return ""
-    names = [wording(metric).heading for metric in (leading, *beside)]
+    names = [wording(metric).label for metric in (leading, *beside)]
     head = ("run", "best setting", names[0], "95 % interval", "chance", "ceiling", *names[1:])
     rows = [_overview_row(one, leading, beside) for one in findings]
     return markup.table("The runs and their best settings", head, [Group(rows)])
@@ -150,7 +165,7 @@ def _tables(findings: Findings, metrics: Sequence[str]) -> str:
     if len(settings) <= MOST_ROWS:
         return _folded(metrics, _first(findings), lambda kept: score_table(settings, kept))
     best = findings.ranked()[:MOST_LINES]
-    leading = wording(findings.leading).heading
+    leading = wording(findings.leading).label
     which = f"{best_of(findings.leading)} {leading}"
     few = f"The {len(best)} settings of the {which}; every score of every setting is in scores.json."
     shown = _folded(metrics, _first(findings), lambda kept: score_table(best, kept))
@@ -167,7 +182,7 @@ def _folded(metrics: Sequence[str], first: Sequence[str], table: Callable[[Seque
     """The table of the first metrics, and that of the others folded away."""
     rest = [metric for metric in metrics if metric not in first]
     shown = table([metric for metric in metrics if metric in first])
-    names = ", ".join(wording(metric).heading for metric in rest)
+    names = ", ".join(wording(metric).label for metric in rest)
     return shown + (markup.fold(f"More: {names}", table(rest)) if rest else "")
 
 
@@ -176,18 +191,18 @@ def _difference_table(findings: Findings, metrics: Sequence[str]) -> str:
     labels = [setting.label for setting in findings.settings]
     found = {metric: [one for one in findings.differences if one["metric"] == metric] for metric in metrics}
     if len(labels) == 2:
-        rows = [_difference_row(wording(metric).heading, one) for metric, ones in found.items() for one in ones]
+        rows = [_difference_row(wording(metric).label, one) for metric, ones in found.items() for one in ones]
         groups = [Group(rows, f"{labels[1]} minus {labels[0]}")]
     else:
         groups = [
-            Group([_difference_row(labels[one["setting"]], one) for one in ones], wording(metric).heading)
+            Group([_difference_row(labels[one["setting"]], one) for one in ones], wording(metric).label)
             for metric, ones in found.items()
         ]
     head = ("score", "difference", "95 % interval", "pairs", "verdict")
     return markup.table("Paired differences", head, groups, words=1)
 
 
-def _difference_row(first: str, difference: Tree) -> list[str]:
+def _difference_row(first: str, difference: JsonDict) -> list[str]:
     metric = difference["metric"]
     return [
         first,

@@ -1,17 +1,17 @@
 """Say in plain sentences what was run, what came out, and what the error bars cover."""
 
-from unbraid.config import REPLICATES, Tree
+from unbraid.config import REPLICATES, JsonDict
+from unbraid.metrics.catalog import FOUND
 from unbraid.reports import line_sentences, model_sentences, text_sentences
 from unbraid.reports.configurations import flat_sweep, is_line, is_taught, is_text, sweep_size
 from unbraid.reports.findings import Findings, Setting
 from unbraid.reports.phrases import phrase, said, said_of_all
-from unbraid.reports.thresholds import FOUND
 from unbraid.reports.words import count, estimate, interval, number
 
 NO_TRUTH = "No truth was planted in them: MMCS and the other scores against a truth are left out."
 
 
-def what_was_run(config: Tree) -> list[str]:
+def what_was_run(config: JsonDict) -> list[str]:
     """The dictionaries and their training, the world, and what was compared: a sentence each."""
     settings, replicates = sweep_size(config)
     grid = f" ({count(settings, 'setting')} × {count(replicates, 'replicate')})" if settings * replicates > 1 else ""
@@ -24,7 +24,7 @@ def what_was_run(config: Tree) -> list[str]:
     if "baseline" in config or "embedding" in config:
         return [_untrained(config, settings * replicates, grid), _world(config), *_compared(config)]
     trained = (
-        f"{_dictionaries(settings * replicates)}{grid} of {said(config, 'dictionary.features')} features "
+        f"{_dictionaries(settings * replicates)}{grid} of {said(config, 'dictionary.d_sae')} features "
         f"({said(config, 'dictionary.activation')}), trained for {said(config, 'training.steps')} steps of "
         f"{said(config, 'training.batch')} samples at learning rate {said(config, 'training.learning_rate')}."
     )
@@ -108,7 +108,7 @@ def error_bar(findings: Findings) -> str:
     return f"{bar} seed: the initialisation. All share one planted world and its data; other worlds may differ by more."
 
 
-def _untrained(config: Tree, amount: int, grid: str) -> str:
+def _untrained(config: JsonDict, amount: int, grid: str) -> str:
     """Baselines or pictures, and the samples they were given."""
     batch = said(config, "data.batch")
     drawn = "in one draw" if batch == "all" else f"in batches of {batch}"
@@ -137,12 +137,12 @@ def _dictionaries(amount: int) -> str:
     return "1 dictionary" if amount == 1 else f"{amount} dictionaries"
 
 
-def _world(config: Tree) -> str:
+def _world(config: JsonDict) -> str:
     kind = said(config, "world.kind")
     if kind == "activations":
         return (
             f"World: activations of {said(config, 'world.model')} at {said(config, 'world.site')}, "
-            f"{said(config, 'world.dimensions')} dimensions, normalised: {said(config, 'world.normalise')}. {NO_TRUTH}"
+            f"{said(config, 'world.dimensions')} dimensions, normalized: {said(config, 'world.normalize')}. {NO_TRUTH}"
         )
     if kind != "superposition":
         return f"World: {phrase(config.get('world', {}))}."
@@ -152,12 +152,13 @@ def _world(config: Tree) -> str:
     if "published" not in rule:
         firing = f"about {said(config, 'world.active')} firing in each sample"
     return (
-        f"World: {said(config, 'world.features')} planted directions in {said(config, 'world.dimensions')} dimensions, "
+        f"World: {said(config, 'world.n_features')} planted directions "
+        f"in {said(config, 'world.dimensions')} dimensions, "
         f"{firing} (decay {said(config, 'world.decay')}){noise}."
     )
 
 
-def _compared(config: Tree) -> list[str]:
+def _compared(config: JsonDict) -> list[str]:
     swept = [f"{path} = {said(config, path)}" for path in flat_sweep(config) if path not in REPLICATES]
     return [f"Compared: {'; '.join(swept)}."] if swept and sweep_size(config)[0] > 1 else []
 

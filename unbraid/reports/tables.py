@@ -10,16 +10,16 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from unbraid.config import Tree
-from unbraid.errors import Refusal
-from unbraid.files import json_bytes
+from unbraid.config import JsonDict
+from unbraid.errors import UserError
 from unbraid.reports.configurations import is_line, sweep_size
 from unbraid.reports.equality import MARGIN, NO_VERDICT, at_equal_accuracy
 from unbraid.reports.findings import MOST_ROWS, Setting, badness, best_of, environment, figure_paths, read_setting
 from unbraid.reports.line_words import LEADING
 from unbraid.reports.sentences import what_was_run
 from unbraid.reports.words import MISSING, in_order, interval, number, seconds, wording
-from unbraid.runs import Run
+from unbraid.storage.files import json_bytes
+from unbraid.storage.runs import Run
 
 FEW_SETTINGS = 5
 BESIDE = {
@@ -80,7 +80,7 @@ def run_as_json(run: Run) -> str:
     """Config, scores and figures with stable keys: see docs/show-json.md."""
     status = run.status()
     finished = status["state"] == "finished"
-    scores: Tree = run.scores() if finished else {"settings": [], "differences": []}
+    scores: JsonDict = run.scores() if finished else {"settings": [], "differences": []}
     described = {
         "name": run.name,
         "path": str(run.path.resolve()),
@@ -94,21 +94,21 @@ def run_as_json(run: Run) -> str:
     return json_bytes(described).decode().rstrip("\n")
 
 
-def _print_unfinished(console: Console, run: Run, status: Tree) -> None:
+def _print_unfinished(console: Console, run: Run, status: JsonDict) -> None:
     """Its state, and the command to go on with on a line that is not broken, so that it can be copied."""
     worked = f" after {seconds(status['seconds'])}" if status["seconds"] else ""
     sentence = f": {status['sentence']}" if status["sentence"] else "."
     console.print(Text(f"{status['state'].capitalize()}{worked}{sentence}"), soft_wrap=True)
-    if status["state"] != "running" and run.how_to_go_on not in sentence:
-        console.print(Text(f"Go on with: {run.how_to_go_on}"), soft_wrap=True)
+    if status["state"] != "running" and run.resume_command not in sentence:
+        console.print(Text(f"Go on with: {run.resume_command}"), soft_wrap=True)
 
 
 def _print_best(console: Console, run: Run, settings: Sequence[Setting]) -> None:
     """Of very many settings the best few, and where the rest is."""
     leading = _leading(settings[0].scores)
     ranked = sorted(settings, key=lambda one: badness(leading, one.value(leading)))[:FEW_SETTINGS]
-    heading = wording(leading).heading
-    table = _table("setting", [heading, "chance", *[wording(metric).heading for metric in BESIDE[leading]]], [])
+    heading = wording(leading).label
+    table = _table("setting", [heading, "chance", *[wording(metric).label for metric in BESIDE[leading]]], [])
     for one in ranked:
         chance = one.scores[leading].chance if leading in one.scores else None
         cells = [number(leading, one.value(leading)), number(leading, chance)]
@@ -139,7 +139,7 @@ def _score_table(settings: Sequence[Setting], kept: Sequence[str] | None) -> Tab
     return table
 
 
-def _difference_table(settings: Sequence[Setting], differences: Sequence[Tree]) -> Table:
+def _difference_table(settings: Sequence[Setting], differences: Sequence[JsonDict]) -> Table:
     """Metric by metric, how each setting differs from the first."""
     references = {settings[one["reference"]].label: None for one in differences}
     first, several = " or ".join(references), len(settings) > 2
@@ -157,7 +157,7 @@ def _difference_table(settings: Sequence[Setting], differences: Sequence[Tree]) 
 
 def _add_group(table: Table, metric: str, lines: Sequence[Sequence[str]], named: bool) -> None:
     """A metric and its lines under it; or its only line, when the setting needs no name."""
-    heading = Text(wording(metric).heading, style="bold")
+    heading = Text(wording(metric).label, style="bold")
     if named:
         table.add_row(heading)
     for first, *rest in lines:
@@ -179,7 +179,7 @@ def _or_missing(part: Callable[[Run], str], run: Run) -> str:
     """A damaged run must not hide the others."""
     try:
         return part(run)
-    except (Refusal, KeyError, TypeError, ValueError, AttributeError, IndexError):
+    except (UserError, KeyError, TypeError, ValueError, AttributeError, IndexError):
         return MISSING
 
 
@@ -203,7 +203,7 @@ def _best(run: Run) -> str:
     leading = _leading(settings[0]["metrics"])
     cards = [card["metrics"][leading] for card in settings]
     best = min((card for card in cards if card["value"] is not None), key=lambda card: badness(leading, card["value"]))
-    return f"{wording(leading).heading} {number(leading, best['value'])} ({number(leading, best['chance'])})"
+    return f"{wording(leading).label} {number(leading, best['value'])} ({number(leading, best['chance'])})"
 
 
 def _leading(scores: Mapping[str, object]) -> str:

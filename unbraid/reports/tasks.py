@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from unbraid.config import Tree, task_of
+from unbraid.config import JsonDict, task_of
 from unbraid.reports.findings import MOST_LINES, Findings, Setting
 from unbraid.reports.phrases import phrase
 
@@ -67,7 +67,7 @@ def undrawn(found: list[Task]) -> str:
     )
 
 
-def _words(swept: Tree) -> str:
+def _words(swept: JsonDict) -> str:
     said = [_word(path, value) for path, value in swept.items()]
     return ", ".join(part for part in said if part)
 

@@ -1,6 +1,6 @@
 """Say in plain sentences what language models were taught, how well they predict, and how they write."""
 
-from unbraid.config import Tree
+from unbraid.config import JsonDict
 from unbraid.reports.findings import Findings, Setting
 from unbraid.reports.language_models import by_kind, described, layers
 from unbraid.reports.phrases import either, said, said_of_all
@@ -12,7 +12,7 @@ TEXT_CHANCE = (
 )
 
 
-def what_was_taught(config: Tree, amount: int, grid: str) -> list[str]:
+def what_was_taught(config: JsonDict, amount: int, grid: str) -> list[str]:
     """The models and their teaching, the text, and the constraints: a sentence each."""
     kinds = either(by_kind(config))
     models = (

@@ -6,11 +6,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from unbraid.metrics.catalog import FOUND
 from unbraid.reports.canvas import COLOURS, GREY, Picture, Plate, blank, key, name_axes, png, short
 from unbraid.reports.findings import Findings, Setting
 from unbraid.reports.grids import TITLE, grids, ratio
 from unbraid.reports.step_axis import log_steps
-from unbraid.reports.thresholds import FOUND
 
 SHOWN = 14
 

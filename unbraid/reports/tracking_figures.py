@@ -7,11 +7,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from unbraid.metrics.catalog import FOUND
 from unbraid.reports.canvas import COLOURS, DASHES, MARKERS, Look, Picture, Plate, blank, handle, key, name_axes, png
 from unbraid.reports.findings import Findings, Setting
 from unbraid.reports.grids import TITLE, Family, families, grids, ratio
 from unbraid.reports.step_axis import log_steps
-from unbraid.reports.thresholds import FOUND
 
 FATES = {
     "learned": "Learned since the check before",

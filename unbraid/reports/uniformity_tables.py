@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from unbraid.metrics.catalog import MEDIUM, SHARP, classify_row_std
 from unbraid.reports import markup
 from unbraid.reports.findings import Findings, Setting
 from unbraid.reports.markup import Group
 from unbraid.reports.published_uniformity import COMPARABLE, Report, reported
-from unbraid.reports.thresholds import MEDIUM, SHARP, classify
 from unbraid.reports.words import MISSING, number, wording
 
 FLOOR = "row_std_uniform"
@@ -73,7 +73,7 @@ def head_table(findings: Findings, setting: Setting) -> str:
     rows: list[list[str]] = []
     for head, label in enumerate(labels):
         values = {name: _digits(name, float(table[head])) for name, table in means.items()}
-        values |= {"class": classify(float(means["row_std"][head])), FLOOR: _digits(FLOOR, floor)}
+        values |= {"class": classify_row_std(float(means["row_std"][head])), FLOOR: _digits(FLOOR, floor)}
         rows.append([f"head {head} ({label})", *[values[name] for name in kept]])
     table = markup.table("Heads", ("head", *[OF_HEADS[name] for name in kept]), [Group(rows)])
     inside = markup.paragraph(OF_HEADS_MEANING, "soft") + table
@@ -105,5 +105,5 @@ def _over_members(findings: Findings, setting: Setting, name: str) -> np.ndarray
 
 
 def _digits(name: str, value: float) -> str:
-    digits = {"effective_keys": ".1f", "row_std": ".4f", FLOOR: ".4f"}.get(name) or wording(name).digits
+    digits = {"effective_keys": ".1f", "row_std": ".4f", FLOOR: ".4f"}.get(name) or wording(name).format
     return format(value, digits) if np.isfinite(value) else MISSING

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import torch
 
+from unbraid.activations.normalization import Normalization
 from unbraid.axes import Float, Int, Tensor
-from unbraid.capture.normalisation import Normalisation
 from unbraid.codes import Codes
-from unbraid.config import Record
+from unbraid.config import Config
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,37 @@ class Batch:
     """Whether x is just the sum of the true directions that fired, with nothing added."""
 
 
-class World(Record, ABC):
-    """A source of truth: the same seed, split and position always give the same batch."""
+class World(Config, ABC):
+    """Where a dictionary's inputs come from, together with the truth behind them where it is known.
+
+    The same seed, split and position always give the same batch. A world is a frozen configuration: `Superposition`
+    plants its features, `Activations` reads those of a model. Another world subclasses this.
+
+    Attributes
+    ----------
+    dimensions : int
+        d, the width of the inputs.
+    directions : Tensor (n, d)
+        The planted unit directions; none (0, d) where no truth is known.
+    probabilities : Tensor (n,)
+        How often each planted feature fires.
+    parents : Tensor (n,)
+        The feature without which each feature never fires, or -1.
+    is_planted : bool
+        Whether the truth is known.
+
+    Examples
+    --------
+    >>> import unbraid as ub
+    >>> world: ub.World = ub.Superposition(dimensions=16, n_features=24, active=2.0)
+    >>> world.is_planted, world.directions.shape
+    (True, torch.Size([24, 16]))
+    >>> bool((world.batch(3, 10).x == world.batch(3, 10).x).all())
+    True
+    """
 
     dimensions: int
+    """Width of the inputs."""
 
     @property
     def is_planted(self) -> bool:
@@ -32,7 +59,7 @@ class World(Record, ABC):
         return len(self.directions) > 0
 
     @property
-    def normalisation(self) -> Normalisation | None:
+    def normalization(self) -> Normalization | None:
         """What was done to the inputs of the model before they became these batches, where anything was."""
         return None
 
@@ -53,4 +80,19 @@ class World(Record, ABC):
 
     @abstractmethod
     def batch(self, position: int, size: int, split: str = "train") -> Batch:
-        """Batch number `position` of a split; different splits never share a sample."""
+        """Batch number `position` of a split.
+
+        Parameters
+        ----------
+        position : int
+            Which batch, from 0.
+        size : int
+            Samples in the batch, b.
+        split : str
+            `train`, `evaluation` or any other name; different splits never share a sample.
+
+        Returns
+        -------
+        Batch
+            `x` (b, d) and `truth`, the codes of what fired (1, b, n); empty where no truth is known.
+        """

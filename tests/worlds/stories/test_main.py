@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from unbraid.sweeps.grid import expand
+from unbraid.pipeline.expand import expand
 from unbraid.worlds.stories import TASKS, Stories
 from unbraid.worlds.stories.__main__ import main, section
 

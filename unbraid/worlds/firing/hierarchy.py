@@ -15,23 +15,45 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from unbraid.worlds.firing.cells import Cells, fire_independently, sample_order
-from unbraid.worlds.firing.rule import Firing, Population, Sampler
+from unbraid.worlds.firing.base import Cells, Firing, Population, Sampler, fire_independently, sample_order
 
 
 class Hierarchy(Firing):
+    """Features of a `Superposition` that presuppose others: a child fires only with its parent.
+
+    Parameters
+    ----------
+    children : int
+        Children of each parent; as many parents as the number of features allows.
+    child_probability : float
+        How often a child fires when its parent does; with `exclusive`, how often one of them does.
+    exclusive : bool
+        Whether at most one child of a parent fires at a time.
+
+    Examples
+    --------
+    >>> import unbraid as ub
+    >>> rule = {"kind": "hierarchy", "children": 2}
+    >>> world = ub.Superposition(dimensions=8, n_features=6, decay=0.9, active=2.0, firing=rule)
+    >>> world.parents.tolist()
+    [-1, -1, 0, 0, 1, 1]
+    """
+
     kind: Literal["hierarchy"] = "hierarchy"
     children: int = Field(default=4, ge=1)
+    """Children of each parent; more leave fewer features without a parent."""
     child_probability: float = Field(default=0.5, gt=0, le=1)
+    """How often a child fires when its parent does; at 1 a child cannot be told from its parent."""
     exclusive: bool = False
+    """Whether siblings exclude each other: `child_probability` is then how often one of them fires."""
 
     def check(self, population: Population) -> None:
-        if self.children >= population.features:
+        if self.children >= population.n_features:
             raise ValueError(
                 f"a parent with {self.children} children needs {self.children + 1} features and there are "
-                f"{population.features}; accepted: children below {population.features}"
+                f"{population.n_features}; accepted: children below {population.n_features}"
             )
-        population.refuse_certainty(self.sampler(population).probabilities()[0])
+        population.check_rate(self.sampler(population).probabilities()[0])
 
     def sampler(self, population: Population) -> "HierarchySampler":
         return HierarchySampler(population, self)
@@ -44,15 +66,15 @@ class HierarchySampler(Sampler):
 
     @property
     def families(self) -> int:
-        return self.population.features // (self.rule.children + 1)
+        return self.population.n_features // (self.rule.children + 1)
 
     @property
     def roots(self) -> int:
         """How many features have no parent; they come first."""
-        return self.population.features - self.families * self.rule.children
+        return self.population.n_features - self.families * self.rule.children
 
     def parents(self) -> np.ndarray:
-        ids = np.arange(self.population.features)
+        ids = np.arange(self.population.n_features)
         return np.where(ids < self.roots, -1, (ids - self.roots) // self.rule.children)
 
     def probabilities(self) -> np.ndarray:

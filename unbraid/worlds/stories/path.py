@@ -9,35 +9,38 @@ from typing import Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from unbraid.axes import Bool, Float, Int
-from unbraid.worlds.stories import guesses
-from unbraid.worlds.stories.drawing import choose, shuffle
-from unbraid.worlds.stories.task import LINES, LOOKS, PLACES, Tale, Task
+from unbraid.axes import Float, Int
+from unbraid.worlds.stories.story import Story, Table, choose, shuffle
+from unbraid.worlds.stories.task import LINES, LOOKS, PLACES, Task, sure
 
 DIRECTIONS = ("north", "east", "south", "west")
 """Opposite ones are two apart."""
-CHAIN = 3
+CHAIN, STEPS = 3, 2
+"""Places of a chain, and the steps between them."""
 TELL, ASK = range(2)
 
 
 class Path(Task):
     places: int = Field(default=6, ge=CHAIN, le=len(PLACES))
+    """How many places there are, a multiple of three; more make more chains, told in any order."""
     rounds: int = Field(default=4, ge=1, le=8)
-    """How many questions there are."""
+    """Questions in a story, after all statements."""
 
     @model_validator(mode="after")
-    def make_whole_chains(self) -> Self:
+    def check_chains(self) -> Self:
         if self.places % CHAIN:
             raise ValueError(f"{self.places} places do not make chains of {CHAIN}; accepted: a multiple of {CHAIN}")
         return self
 
     @property
     def names(self) -> dict[str, tuple[str, ...]]:
-        return {"place": PLACES[: self.places], "direction": DIRECTIONS}
+        places = PLACES[: self.places]
+        return {"first place": places, "direction": DIRECTIONS, "second place": places}
 
     @property
     def forms(self) -> tuple[str, ...]:
-        return ("the {place} is {direction} of the {place} .", "how do you go from the {place} to the {place} ?")
+        tell = "the {first place} is {direction} of the {second place} ."
+        return (tell, "how do you go from the {first place} to the {second place} ?")
 
     @property
     def lines(self) -> tuple[tuple[int, ...], ...]:
@@ -50,7 +53,7 @@ class Path(Task):
 
     @property
     def factors(self) -> dict[str, tuple[str, ...]]:
-        places = self.names["place"]
+        places = PLACES[: self.places]
         return {
             "line": LINES,
             "first place": places,
@@ -66,63 +69,41 @@ class Path(Task):
     def dice(self) -> int:
         return self.places + 3 * self._steps + 2 * self.rounds
 
-    def tell(self, dice: Float[np.ndarray, "b k"]) -> Tale:
-        script, ends = self.script, self.places + self._steps * np.arange(4)
-        where, ways, orders, turned, which = np.split(dice, ends, axis=1)
-        chains = shuffle(where).reshape(len(dice), -1, CHAIN)
-        first, turn = choose(ways[:, ::2], 4), choose(ways[:, 1::2], 3)
-        steps = np.stack([first, (first + 3 + turn) % 4], axis=2)
-        order = shuffle(orders)
-        chain, back = choose(which[:, : self.rounds], chains.shape[1]), choose(which[:, self.rounds :], 2)
-        way = np.take_along_axis(steps, chain[..., None], 1)
-        way = np.where(back[..., None], (way[..., ::-1] + 2) % 4, way)
-        stops = np.take_along_axis(chains, chain[..., None], 1)
-        stops = np.where(back[..., None], stops[..., ::-1], stops)
-        answers = _number(way[..., 0], way[..., 1])
-        told, direction, base = self._state(chains, steps, order, turned < 0.5)
-        numbers = script.sentences.number
-        return Tale(
-            sentences=script.number(numbers(TELL, told, direction, base), numbers(ASK, stops[..., 0], stops[..., 2])),
-            answers=answers,
-            support=order[:, None] // 2 == chain[..., None],
-            factors={
-                "line": script.kinds(len(dice)),
-                "first place": script.mentioned(told, stops[..., 0]),
-                "direction": script.mentioned(direction, since=2),
-                "second place": script.mentioned(base, stops[..., 2], since=3, asked_since=2),
-                "place between": script.mentioned(asked=stops[..., 1], asked_since=2),
-                "first step": script.mentioned(asked=way[..., 0], asked_since=2),
-                "second step": script.mentioned(asked=way[..., 1], asked_since=2),
-                "answer": script.mentioned(asked=answers, asked_since=2),
-            },
-        )
+    def tell(self, story: Story) -> None:
+        where, ways, orders, turned, which = np.split(story.dice, self.places + self._steps * np.arange(4))
+        place, direction = Table(shuffle(where)), story.table(self._steps)  # chain c has places 3c … 3c + 2
+        for step in range(0, self._steps, STEPS):
+            direction[step] = choose(ways[step], 4)
+            direction[step + 1] = (direction[step] + 3 + choose(ways[step + 1], 3)) % 4  # not back
+        order, told = shuffle(orders), story.table(self._steps)
+        for n, step in enumerate(order):
+            here = CHAIN * (step // STEPS) + step % STEPS
+            back = turned[n] < 0.5
+            first, second = place[here + ~back], place[here + back]
+            way = (direction[step] + 2 * back) % 4
+            told[step] = story.say(TELL, {"first place": first}, {"direction": way}, {"second place": second})
+        for q in range(self.rounds):
+            chain, back = choose(which[q], self.places // CHAIN), choose(which[self.rounds + q], 2)
+            start, between, end = (place[CHAIN * chain + stop] for stop in (2 * back, 1, 2 - 2 * back))
+            one, two = direction[STEPS * chain], direction[STEPS * chain + 1]
+            first, second = np.where(back, (two + 2) % 4, one), np.where(back, (one + 2) % 4, two)
+            way = {"place between": between, "first step": first, "second step": second}
+            because = np.stack([told[STEPS * chain], told[STEPS * chain + 1]])
+            answer = _number(first, second)
+            story.ask(ASK, {"first place": start}, {"second place": end, **way}, answer=answer, because=because)
 
-    def _state(
-        self,
-        chains: Int[np.ndarray, "b chain 3"],
-        steps: Int[np.ndarray, "b chain 2"],
-        order: Int[np.ndarray, "b n"],
-        turned: Bool[np.ndarray, "b n"],
-    ) -> tuple[Int[np.ndarray, "b n"], Int[np.ndarray, "b n"], Int[np.ndarray, "b n"]]:
-        """Of each statement what lies in which direction of what."""
-        begin, end, way = (part.reshape(order.shape) for part in (chains[:, :, :-1], chains[:, :, 1:], steps))
-        begin, end, way = (np.take_along_axis(part, order, 1) for part in (begin, end, way))
-        return np.where(turned, begin, end), (way + 2 * turned) % 4, np.where(turned, end, begin)
-
-    def guess(self, tale: Tale) -> dict[str, Float[np.ndarray, "b q c"]]:
+    def guess(self, story: Story) -> dict[str, Float[np.ndarray, "b q c"]]:
         """Directions as they were told, whatever of whatever: of the last two statements, or of those about the way."""
-        directions = guesses.stated(self.script, tale, "direction")
-        latest = np.broadcast_to(directions[:, None, -2:], (*tale.answers.shape, 2))
-        about = np.where(tale.support, directions[:, None], -1)
-        order = np.argsort(~tale.support, axis=2, kind="stable")[..., :2]
+        directions = story.stated("direction")
+        latest = np.broadcast_to(directions[:, None, -2:], (*story.answers.shape, 2))
+        about = np.where(story.support, directions[:, None], -1)
+        order = np.argsort(~story.support, axis=2, kind="stable")[..., :2]
         told = np.take_along_axis(about, order, 2)
         return {"last statements": self._as_way(latest), f"{LOOKS}directions as told": self._as_way(told)}
 
-    def possible(self, tale: Tale) -> Int[np.ndarray, "b q n"]:
+    def possible(self, story: Story) -> Int[np.ndarray, "b q n"]:
         """Every way there is: of two statements that share a place, by one to that place, by the other on from it."""
-        told, direction, base = (
-            guesses.stated(self.script, tale, name) for name in ("first place", "direction", "second place")
-        )
+        told, direction, base = (story.stated(name) for name in ("first place", "direction", "second place"))
         meets, leaves = (
             (ends[:, :, None] == told[:, None]) | (ends[:, :, None] == base[:, None]) for ends in (told, base)
         )
@@ -130,17 +111,17 @@ class Path(Task):
         second = (direction[:, None] + 2 * meets.swapaxes(1, 2)) % 4
         joined = (meets | leaves) & ~np.eye(self._steps, dtype=bool)
         ways = np.where(joined, _number(first, second), -1).reshape(len(told), 1, -1)
-        return np.broadcast_to(ways, (*tale.answers.shape, ways.shape[2]))
+        return np.broadcast_to(ways, (*story.answers.shape, ways.shape[2]))
 
     def _as_way(self, ways: Int[np.ndarray, "b q 2"]) -> Float[np.ndarray, "b q c"]:
         """The answer that these two steps make; none where they lead back."""
         first, second = ways[..., 0], ways[..., 1]
         back = (second - first) % 4 == 2
-        return guesses.sure(np.where(back, -1, _number(first, second)), len(self.answers))
+        return sure(np.where(back, -1, _number(first, second)), len(self.answers))
 
     @property
     def _steps(self) -> int:
-        return self.places // CHAIN * (CHAIN - 1)
+        return self.places // CHAIN * STEPS
 
 
 def _number(first: Int[np.ndarray, "..."], second: Int[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:

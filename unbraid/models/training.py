@@ -1,0 +1,181 @@
+"""Train m transformers on sequences with questions: one step, on one page.
+
+batch → forward → cross-entropy of answers + the model's own costs + the constraints' → gradients → clip → AdamW
+
+A text asks for the next token at every token. Members share the batch; their losses are summed, and no weight, draw or
+clipping is shared: company does not matter.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from unbraid.axes import Float, Int, Tensor
+from unbraid.models import ModelConfig, Models, start_models
+from unbraid.models.adamw import AdamW, FlatParameters
+from unbraid.models.config import ModelTraining
+from unbraid.models.constraints import Constraints, costs, recorded_for
+from unbraid.schedule import check_finite, rate_factor
+
+GRADIENT_SPIKE = 10.0
+"""A gradient whose norm exceeds this, before clipping, counts as a spike."""
+
+
+@runtime_checkable
+class QABatch(Protocol):
+    """Sequences, the positions at which questions are asked, and the right answers."""
+
+    @property
+    def tokens(self) -> Int[Tensor, "b t"]: ...
+    @property
+    def asked(self) -> Int[Tensor, "b q"]: ...
+    @property
+    def answers(self) -> Int[Tensor, "b q"]: ...
+
+
+@runtime_checkable
+class SequenceTask(Protocol):
+    """A world of stories or text to train on: the same position always gives the same batch."""
+
+    @property
+    def vocabulary(self) -> tuple[str, ...]: ...
+    @property
+    def answers(self) -> tuple[str, ...]: ...
+    @property
+    def length(self) -> int: ...
+    def batch(self, position: int, size: int) -> QABatch: ...
+
+
+@dataclass
+class ModelState:
+    """Everything a training is, between two steps; saving its tensors and its step is enough to go on.
+
+    Example
+    -------
+    >>> from unbraid.models import Transformer
+    >>> from unbraid.models.training import ModelState
+    >>> from unbraid.worlds import Stories
+    >>> state = ModelState.start(Transformer(d_model=8, heads=2, d_ff=8), Stories(), seeds=[0, 1])
+    >>> state.models.members, state.step
+    (2, 0)
+    """
+
+    models: Models
+    weights: FlatParameters
+    adam: AdamW
+    rate_multipliers: Float[Tensor, "1 p"]
+    """The learning rate of each number, relative to the others."""
+    gradient_spikes: Int[Tensor, "m"]
+    """Steps so far whose gradient norm exceeded `GRADIENT_SPIKE`, before clipping."""
+    step: int = 0
+
+    @classmethod
+    def start(cls, settings: ModelConfig, task: SequenceTask, seeds: Sequence[int]) -> "ModelState":
+        """Untrained models for this task, one a seed."""
+        models = start_models(settings, len(task.vocabulary), task.length, len(task.answers), seeds)
+        return cls.of(models)
+
+    @classmethod
+    def of(cls, models: Models) -> "ModelState":
+        """A training that begins with these weights, which are copied."""
+        weights = FlatParameters.copy_of(models.parameters())
+        multiplier = models.settings.rate_multiplier
+        rates = torch.cat([torch.full((1, p[0].numel()), multiplier(name)) for name, p in weights.named.items()], 1)
+        no_spikes = torch.zeros(models.members, dtype=torch.int64)
+        return cls(models.with_parameters(weights.named), weights, AdamW.start(weights), rates, no_spikes)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Every tensor of the state by a flat name; the same storage, not copies."""
+        groups = {"models": self.weights.named, "mean": self.adam.mean.named, "square": self.adam.square.named}
+        flat = {f"{group}.{name}": tensor for group, named in groups.items() for name, tensor in named.items()}
+        return {**flat, "gradient_spikes": self.gradient_spikes}
+
+
+@dataclass(frozen=True)
+class StepOutput:
+    """What a step reports, `m` each."""
+
+    terms: dict[str, Tensor]
+    """Costs by name; their sum was descended."""
+    accuracy: Float[Tensor, "m"]
+    """Share of right answers before the step."""
+    gradient_norm: Float[Tensor, "m"]
+    """Before clipping."""
+
+
+def train_model(
+    state: ModelState, task: SequenceTask, training: ModelTraining, constraints: Constraints
+) -> Iterator[StepOutput]:
+    """Train on from where the state is; whoever iterates decides what to log and when to save.
+
+    Parameters
+    ----------
+    state : ModelState
+        Changed in place.
+    task : SequenceTask
+        Gives batch `i` at step `i`.
+    training : ModelTraining
+        One configuration, or one of all members made by `across`.
+    constraints : mapping of str to Constraint
+        Costs on heads by name; {} for none.
+
+    Returns
+    -------
+    Iterator of StepOutput
+        One a step, until `training.steps`.
+
+    Example
+    -------
+    >>> from unbraid.models import Transformer
+    >>> from unbraid.models.training import ModelState, ModelTraining, train_model
+    >>> from unbraid.worlds import Stories
+    >>> task = Stories()
+    >>> state = ModelState.start(Transformer(d_model=8, heads=2, d_ff=8), task, seeds=[0])
+    >>> outputs = list(train_model(state, task, ModelTraining(steps=2, batch=4), {}))
+    >>> state.step, outputs[-1].accuracy.shape
+    (2, torch.Size([1]))
+    """
+    recorded_for(constraints, state.models.settings.layers)  # refuses before the first batch is made
+    while state.step < training.steps:
+        yield train_step(state, task.batch(state.step, training.batch), training, constraints)
+
+
+def train_step(state: ModelState, batch: QABatch, training: ModelTraining, constraints: Constraints) -> StepOutput:
+    """Advance the state by one batch, in place. A cost that is not finite stops before anything changed."""
+    models, layers = state.models.requires_grad_copy(), state.models.settings.layers
+    output = models.forward(batch.tokens, recorded_for(constraints, layers), step=state.step)
+    logits = models.read(output, batch.asked)
+    terms = {"answers": answer_loss(logits, batch.answers), **output.costs, **costs(constraints, output, layers)}
+    check_finite({f"loss term '{name}'": cost for name, cost in terms.items()}, state.step)
+
+    parameters = list(models.parameters().values())
+    total = torch.stack(list(terms.values())).sum()  # over members too: members never share a weight
+    gradients = torch.autograd.grad(total, parameters, materialize_grads=True)  # scalars have no use for frames
+    norms = _descend(state, torch.cat([gradient.flatten(1) for gradient in gradients], 1), training)
+    accuracy = (logits.argmax(-1) == batch.answers).float().mean((1, 2))
+    return StepOutput({name: cost.detach() for name, cost in terms.items()}, accuracy, norms)
+
+
+def answer_loss(logits: Float[Tensor, "m b q c"], answers: Int[Tensor, "b q"]) -> Float[Tensor, "m"]:
+    """Cross-entropy of the right answers, in the mean over questions, in nats."""
+    members = len(logits)
+    losses = cross_entropy(logits.flatten(0, 2), answers.flatten().repeat(members), reduction="none")
+    return losses.view(members, -1).mean(1)
+
+
+@torch.no_grad()
+def _descend(state: ModelState, gradient: Float[Tensor, "m p"], training: ModelTraining) -> Float[Tensor, "m"]:
+    """Clip each member's gradient and take AdamW's step; the norms before clipping."""
+    norms = torch.linalg.vector_norm(gradient, dim=1)
+    check_finite({"gradient": norms}, state.step)
+    state.gradient_spikes += norms > GRADIENT_SPIKE
+    if training.clip is not None:
+        gradient.mul_((training.clip / norms.clamp_min(1e-12)).clamp_max(1)[:, None])
+    rate = torch.as_tensor(training.learning_rate).expand(state.models.members)
+    rate = rate.to(gradient.dtype)[:, None] * rate_factor(state.step, training) * state.rate_multipliers
+    state.step += 1
+    state.adam.update(state.weights.row, gradient, rate, training.weight_decay, age=state.step)
+    return norms

@@ -1,0 +1,57 @@
+"""An embedding: samples of a world in the plane by t-SNE, and how evenly and in how many clusters they lie.
+
+Reads [world] (superposition), [embedding] [samples].
+"""
+
+from typing import ClassVar, Literal, Self
+
+from pydantic import model_validator
+
+from unbraid.config import JsonDict
+from unbraid.pipeline.embedding_stage import EmbeddingMember, EmbedSamples, Tsne
+from unbraid.pipeline.experiment import Experiment, MemberStack, Samples
+from unbraid.pipeline.stage import Stage
+from unbraid.worlds import Superposition
+
+
+class EmbeddingExperiment(Experiment):
+    """A picture of a world's samples."""
+
+    swept: ClassVar[tuple[str, ...]] = ("seed", "world", "embedding", "samples")
+    sections: ClassVar[tuple[str, ...]] = ("embedding",)
+
+    kind: Literal["embedding"]
+    """What kind of experiment this is."""
+    world: Superposition = Superposition()
+    """Where samples come from."""
+    embedding: Tsne = Tsne()
+    """How they are laid into the plane."""
+    samples: Samples = Samples()
+    """How many, and how they are drawn."""
+
+    @model_validator(mode="after")
+    def check_perplexity(self) -> Self:
+        if self.embedding.perplexity >= self.samples.n:
+            raise ValueError(
+                f"embedding.perplexity is {self.embedding.perplexity:g} and there are {self.samples.n} samples; "
+                "accepted: less than samples.n"
+            )
+        return self
+
+    @property
+    def leading(self) -> str:
+        return "mmcs"
+
+    def replicate(self) -> str:
+        return f"{self.world.seed}/{self.seed}"
+
+    def memory(self) -> int:
+        return 12 * self.samples.n * self.world.dimensions
+
+    def shared(self) -> JsonDict:
+        return {name: value for name, value in self.to_dict().items() if name not in ("seed", "samples")}
+
+    def stages(self, stack: MemberStack) -> tuple[Stage, ...]:
+        experiments = [m.experiment for m in stack.members]
+        members = tuple(EmbeddingMember(e.samples, e.seed) for e in experiments if isinstance(e, EmbeddingExperiment))
+        return (EmbedSamples(f"{stack.name} · embedding", self.world, self.embedding, members),)
