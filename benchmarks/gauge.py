@@ -12,12 +12,10 @@ from torch.nn import functional
 from benchmarks.figure import Figure, answer, medians
 from benchmarks.memory import kilobytes
 from unbraid.models import FreeEnergy, Gauge, ModelConfig, Transformer, start_models
-from unbraid.models.gauge.attention import Looking, attend, pattern
 from unbraid.models.gauge.attention import GaugeMask, attend, pattern
 from unbraid.models.gauge.beliefs import Beliefs
 from unbraid.models.gauge.frames import turns
 from unbraid.models.gauge.pairwise import compare, mix, transports
-from unbraid.models.training import ModelState, ModelTraining, learn
 from unbraid.models.training import ModelState, ModelTraining, train_step
 
 TOKENS, HEADS, DEGREE, BATCH, LONG = 256, 4, 2, 8, 2048

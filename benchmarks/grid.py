@@ -9,18 +9,17 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from unbraid.sweeps.plan import plan
+
 from benchmarks.figure import Figure
 from unbraid.config import read_toml
+from unbraid.config.sweep import at_scale
 from unbraid.dictionaries.training.fit import inputs_of, train
 from unbraid.dictionaries.training.step import State
 from unbraid.members import stack_configs
-from unbraid.studies.shipped import find_config
-from unbraid.members import across
-from unbraid.studies.shipped import find_config
-from unbraid.pipeline.experiment import Member
 from unbraid.pipeline.expand import expand
-from unbraid.sweeps.plan import plan
-from unbraid.config.sweep import at_scale
+from unbraid.pipeline.experiment import Member
+from unbraid.studies.shipped import find_config
 
 TAKEN, LAST, PEER_STEPS = 300, 20, 5
 """Steps of ours that are taken (fewer for wide dictionaries), how many of them price the rest; steps of SAELens."""

@@ -23,7 +23,6 @@ def learning() -> Iterator[Figure]:
 def taught(seed: int) -> float:
     """The accuracy of one model on stories it has not seen."""
     from unbraid.models import Transformer
-    from unbraid.models.training import ModelState, ModelTraining, teach
     from unbraid.models.training import ModelState, ModelTraining, train_model
     from unbraid.worlds.stories import Stories
 

@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from subprocess import run
 
+from unbraid.sweeps.grid import resolve
+
 from benchmarks.figure import Figure
 from unbraid.config import JsonDict, merge, read_toml, to_toml
+from unbraid.pipeline.executors import execute
 from unbraid.progress import Silent
 from unbraid.storage.runs import Run
 from unbraid.studies.shipped import find_config
-from unbraid.pipeline.executors import execute
-from unbraid.sweeps.grid import resolve
 
 KS = range(1, 21)
 """Twenty dictionaries of as many kinds: no two of them are trained together."""

@@ -10,7 +10,6 @@ from torch.nn import functional
 
 from benchmarks.figure import Figure, medians
 from unbraid.models import Transformer, Transformers, start_models
-from unbraid.models.training import ModelState, ModelTraining, learn
 from unbraid.models.training import ModelState, ModelTraining, train_step
 
 WORDS, CLASSES, LENGTH, QUESTIONS, BATCH, REPEATS = 25, 6, 95, 5, 64, 25

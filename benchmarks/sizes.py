@@ -136,7 +136,9 @@ def print_touched() -> None:
     for name, arguments in SHORT_RUNS.items():
         with tempfile.TemporaryDirectory() as folder:
             script = TRACER.format(package=str(PACKAGE), arguments=["run", *arguments, "--quiet"])
-            done = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                [sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, check=False
+            )
         print(f"files touched by {name}: {done.stderr.strip().splitlines()[-1]}")
 
 

@@ -11,11 +11,11 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import torch
+from unbraid.sweeps.grid import resolve
 
 from unbraid import cli
 from unbraid.config import read_toml, to_toml
 from unbraid.storage.runs import Run
-from unbraid.sweeps.grid import resolve
 
 LAUNCHER = multiprocessing.get_context("forkserver")
 LAUNCHER.set_forkserver_preload(["unbraid.cli", "unbraid.sweeps.execute", "unbraid.reports.page"])

@@ -9,11 +9,11 @@ import pytest
 import tomli_w
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from unbraid.sweeps.grid import resolve
 
 from unbraid import cli
 from unbraid.dictionaries.mechanisms import MECHANISMS
 from unbraid.dictionaries.training.config import Training
-from unbraid.sweeps.grid import resolve
 
 GOOD = """
 title = "small"

@@ -132,9 +132,9 @@ def test_configs_that_ship_are_listed_and_valid(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pretend_to_capture
 ):
     from unbraid.config import read_toml
-    from unbraid.studies.shipped import shipped
-    from unbraid.pipeline.expand import expand
     from unbraid.config.sweep import at_scale, scales_of
+    from unbraid.pipeline.expand import expand
+    from unbraid.studies.shipped import shipped
 
     monkeypatch.chdir(tmp_path)
     out = unbraid(capsys, "configs")[1]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import Field, ValidationError
 
-from unbraid.config import Config, check, merge, suggest, parse_override, read_toml, tagged, to_toml
+from unbraid.config import Config, check, merge, parse_override, read_toml, suggest, tagged, to_toml
 from unbraid.config.sweep import at_path
 from unbraid.dictionaries import Dictionary
 from unbraid.dictionaries.mechanisms import Enabled, Sparsity, enabled

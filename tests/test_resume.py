@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.killing import kill_until_it_ends, launch, make
+from unbraid.pipeline.executors import execute
 from unbraid.progress import Silent
 from unbraid.storage.runs import Run
-from unbraid.pipeline.executors import execute
 
 CONFIG = """
 [world]

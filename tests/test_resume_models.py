@@ -15,9 +15,9 @@ from tests.sweeps.test_model_work import CONFIG as SHORT
 from tests.sweeps.test_model_work import results as kept_of
 from tests.test_cli import launch as launch_anew
 from unbraid.config import JsonDict
+from unbraid.pipeline.executors import execute
 from unbraid.progress import Silent
 from unbraid.storage.runs import Run
-from unbraid.pipeline.executors import execute
 
 CONFIG = SHORT.replace("steps = 9", "steps = 40").replace("seed = [0, 1]", '"model.d_ff" = [8, 10, 12]')
 """Other sizes, so that no two are taught together."""

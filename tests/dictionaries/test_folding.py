@@ -5,12 +5,9 @@ import torch
 from torch.nn.functional import normalize
 
 from unbraid.activations.normalization import Normalization
-from unbraid.dictionaries import ACTIVATIONS, Dictionary
-from unbraid.activations.normalization import Normalization
 from unbraid.dictionaries import Dictionary
-from unbraid.dictionaries.stack import ACTIVATIONS
 from unbraid.dictionaries.folding import fold
-from unbraid.dictionaries.stack import Stack
+from unbraid.dictionaries.stack import ACTIVATIONS, Stack
 
 KINDS = [{"kind": kind, "k": 4} if "topk" in kind else {"kind": kind} for kind in ACTIVATIONS]
 

@@ -17,8 +17,7 @@ from unbraid.evaluation.heads import (
 )
 from unbraid.metrics import answering
 from unbraid.metrics.attention import between_heads
-from unbraid.metrics.heads import expected_cosine
-from unbraid.metrics.heads import explained
+from unbraid.metrics.heads import expected_cosine, explained
 from unbraid.models import Routed
 from unbraid.models.attention.hopfield import Hopfield
 

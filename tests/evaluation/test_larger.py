@@ -5,17 +5,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from unbraid.sweeps import plan as planning
+from unbraid.sweeps.grid import resolve
+from unbraid.sweeps.plan import plan
 
 from unbraid.config import to_toml
 from unbraid.evaluation.larger import next_larger
-from unbraid.storage.files import read_arrays, read_json
-from unbraid.progress import Silent
-from unbraid.storage.runs import Run
-from unbraid.sweeps import plan as planning
 from unbraid.pipeline.executors import execute
 from unbraid.pipeline.expand import expand
-from unbraid.sweeps.grid import resolve
-from unbraid.sweeps.plan import plan
+from unbraid.progress import Silent
+from unbraid.storage.files import read_arrays, read_json
+from unbraid.storage.runs import Run
 
 TINY = {
     "world": {"dimensions": 8, "n_features": 12, "active": 2.0},

@@ -3,18 +3,16 @@
 import numpy as np
 import pytest
 import torch
+from unbraid.sweeps.grid import resolve
 
 from unbraid.config import to_toml
 from unbraid.dictionaries import Relu, Stack
 from unbraid.dictionaries.mechanisms import PairOrthogonality
-from unbraid.members import stack_configs
 from unbraid.evaluation.pair_stability import pair_stability
-from unbraid.dictionaries.mechanisms.pair_orthogonality import PairOrthogonality
-from unbraid.members import across
+from unbraid.members import stack_configs
+from unbraid.pipeline.executors import execute
 from unbraid.progress import Silent
 from unbraid.storage.runs import Run
-from unbraid.pipeline.executors import execute
-from unbraid.sweeps.grid import resolve
 from unbraid.worlds import Batch, Superposition
 
 TINY = {

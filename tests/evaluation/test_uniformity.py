@@ -4,9 +4,6 @@ import pytest
 import torch
 
 from unbraid.evaluation.uniformity import diagnose, lines
-from unbraid.metrics.gaussians import diversity
-from unbraid.metrics.attention import sharpness, uniform_row_std
-from unbraid.evaluation.uniformity import diagnose, lines
 from unbraid.metrics.attention import sharpness, uniform_row_std
 from unbraid.metrics.gaussians import diversity
 from unbraid.models import Gauge, Models, Transformer, start_models

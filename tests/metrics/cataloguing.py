@@ -1,7 +1,8 @@
 """What tests of every kind of run hold: each metric it wrote has a record in the catalog."""
 
-from unbraid.metrics.catalog import find
 from unbraid.runs import Run
+
+from unbraid.metrics.catalog import find
 
 
 def check_catalogued(run: Run) -> None:

@@ -10,7 +10,34 @@ import pytest
 import torch
 from scipy.spatial.distance import jensenshannon
 
-from unbraid.metrics.attention import FEWEST_QUESTIONS, allowed, attention_entropy, between_heads, chance_of_largest_drop, classify, effective_keys, entropy, head_distances, importance, importance_by_group, is_self_masked, largest_drop, mean_effective_keys, most_row_std, needed, over_queries, query_variation, row_std, rows_of, sharpness, support_mass, uniform_attention, uniform_mass, uniform_row_std, without_self
+from unbraid.metrics.attention import (
+    FEWEST_QUESTIONS,
+    allowed,
+    attention_entropy,
+    between_heads,
+    chance_of_largest_drop,
+    classify,
+    effective_keys,
+    entropy,
+    head_distances,
+    importance,
+    importance_by_group,
+    is_self_masked,
+    largest_drop,
+    mean_effective_keys,
+    most_row_std,
+    needed,
+    over_queries,
+    query_variation,
+    row_std,
+    rows_of,
+    sharpness,
+    support_mass,
+    uniform_attention,
+    uniform_mass,
+    uniform_row_std,
+    without_self,
+)
 
 MASK = torch.tensor([[True, True, True, True], [True, True, True, False]])
 

@@ -5,6 +5,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from unbraid.runs import Run
+from unbraid.sweeps.execute import execute
+from unbraid.sweeps.grid import resolve
 
 from tests.metrics.cataloguing import check_catalogued
 from tests.sweeps import test_pair_stability, test_text_work
@@ -13,9 +16,6 @@ from unbraid.metrics import catalog
 from unbraid.metrics.catalog import METRICS, find, get, parts
 from unbraid.metrics.matching.thresholds import DEFAULT
 from unbraid.progress import Silent
-from unbraid.runs import Run
-from unbraid.sweeps.execute import execute
-from unbraid.sweeps.grid import resolve
 
 TEXT = tomllib.loads(test_text_work.CONFIG)
 GAUGE = {"model": {"kind": "gauge", "irreps": "2x0e + 1x1e", "layers": 1}, "teaching": {"steps": 2, "batch": 4}}

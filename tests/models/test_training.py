@@ -1,4 +1,4 @@
-"""ModelTraining: company does not matter, a stopped teaching goes on to the same bits, and bad numbers stop it in time."""
+"""Training models: company does not matter, a stopped training goes on to the same bits, bad numbers stop it soon."""
 
 import numpy as np
 import pytest

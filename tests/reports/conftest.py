@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from unbraid.config import to_toml
-from unbraid.storage.files import json_bytes, write_arrays, write_bytes, write_json
 from unbraid.reports.canvas import Plate
 from unbraid.reports.figures import draw
 from unbraid.reports.findings import Findings
 from unbraid.reports.page import write_report
+from unbraid.storage.files import json_bytes, write_arrays, write_bytes, write_json
 from unbraid.storage.runs import Run
 
 METRICS = {

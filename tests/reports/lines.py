@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from unbraid.config import JsonDict, merge, to_toml
-from unbraid.storage.files import json_bytes, write_arrays, write_bytes, write_json
 from unbraid.metrics.intervals import paired_difference
+from unbraid.storage.files import json_bytes, write_arrays, write_bytes, write_json
 from unbraid.storage.runs import Run
 
 RECOVERY = {"l1": 0.5, "topk": 0.6, "kmeans": 0.3}

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from unbraid.storage.files import read_arrays
 from unbraid.reports.configurations import flat_sweep, sweep_size
 from unbraid.reports.findings import read_findings
+from unbraid.storage.files import read_arrays
 
 
 def test_tables_and_curves_follow_the_members_through_the_stacks(make_run):

@@ -3,8 +3,6 @@
 import pytest
 
 from unbraid.config import Config
-from unbraid.models.constraints import CONSTRAINTS
-from unbraid.dictionaries.mechanisms import MECHANISMS
 from unbraid.dictionaries.mechanisms import MECHANISMS
 from unbraid.models.constraints import CONSTRAINTS
 from unbraid.reports.forms import UNWRITTEN, with_form

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from unbraid.config import to_toml
-from unbraid.storage.files import write_arrays, write_bytes, write_json
 from unbraid.reports.findings import Findings, read_findings
 from unbraid.reports.grids import families, grids, ratio
 from unbraid.reports.matrix_figures import MATRICES, matrices
@@ -17,6 +16,7 @@ from unbraid.reports.published import published
 from unbraid.reports.tables import print_run
 from unbraid.reports.timeline_figures import Life, timelines
 from unbraid.reports.tracking_figures import dead_entries, fates
+from unbraid.storage.files import write_arrays, write_bytes, write_json
 from unbraid.storage.runs import Run
 
 SIZES, WEIGHTS = [128, 512, 2048, 8192], [0.01, 0.1, 0.1778279410038923, 0.3, 0.4]

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from tests.reports.languages import FLOOR, LABELS, WORDS, write_languages
-from unbraid.storage.files import write_json
 from unbraid.metrics import attention
 from unbraid.reports.canvas import blank
 from unbraid.reports.findings import Findings, read_findings
@@ -17,6 +16,7 @@ from unbraid.reports.page import write_report
 from unbraid.reports.published_uniformity import reported
 from unbraid.reports.text_sentences import details
 from unbraid.reports.uniformity_tables import head_table, what_heads_do
+from unbraid.storage.files import write_json
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from unbraid.errors import UserError
-from unbraid.storage.files import write_json
 from unbraid.reports.page import write_report
+from unbraid.storage.files import write_json
 
 VOID = {"meta", "img", "br", "hr", "input"}
 

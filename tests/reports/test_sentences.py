@@ -2,9 +2,9 @@
 
 import pytest
 
-from unbraid.storage.files import write_json
 from unbraid.reports.findings import read_findings
 from unbraid.reports.sentences import details, error_bar, said, what_was_run
+from unbraid.storage.files import write_json
 
 
 @pytest.mark.parametrize(

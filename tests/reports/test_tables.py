@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from unbraid.storage.files import write_bytes
 from unbraid.reports.tables import print_run, print_runs, run_as_json
+from unbraid.storage.files import write_bytes
 
 KEYS = ["name", "path", "state", "config", "environment", "settings", "differences", "figures"]
 DOCUMENT = Path(__file__).parents[2] / "docs" / "show-json.md"

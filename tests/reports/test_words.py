@@ -1,10 +1,10 @@
 """Numbers with the digits they deserve."""
 
 import pytest
-
-from unbraid.reports.findings import Score, Setting
 from unbraid.reports.head_words import which
+
 from unbraid.metrics.catalog import METRICS
+from unbraid.reports.findings import Score, Setting
 from unbraid.reports.words import estimate, in_order, interval, number, seconds, wording, wording_of
 
 

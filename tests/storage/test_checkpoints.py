@@ -7,8 +7,8 @@ import os
 import numpy as np
 import pytest
 
-from unbraid.storage.checkpoints import Checkpoint, Log, load_latest, matches_mark, read_log, save_checkpoint
 from unbraid.errors import UserError
+from unbraid.storage.checkpoints import Checkpoint, Log, load_latest, matches_mark, read_log, save_checkpoint
 
 KEY = "train-stack-0123"
 

@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
+from unbraid.statistics import FEWEST_PAIRS
 
 from unbraid.errors import UserError
+from unbraid.pipeline.expand import expand
 from unbraid.storage.runs import Run
-from unbraid.statistics import FEWEST_PAIRS
 from unbraid.studies.claims import FOLDER, SOURCES, Claim, load_claims
 from unbraid.studies.ledger import CLAIMS
 from unbraid.studies.measures import MEASURES, Difference
@@ -14,7 +15,6 @@ from unbraid.studies.plans import SCALES, plan_study, study_config
 from unbraid.studies.results import matches
 from unbraid.studies.shipped import shipped
 from unbraid.studies.verdicts import RULES, Within
-from unbraid.pipeline.expand import expand
 
 ENTRY = """
 [[claims]]

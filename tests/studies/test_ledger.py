@@ -14,10 +14,10 @@ import pytest
 
 from unbraid import cli
 from unbraid.errors import UserError
-from unbraid.storage.files import read_json
 from unbraid.progress import Silent
 from unbraid.reports.canvas import Picture, Plate
 from unbraid.reports.ledger_table import ledger_table
+from unbraid.storage.files import read_json
 from unbraid.storage.runs import Run, all_runs
 from unbraid.studies import ledger
 from unbraid.studies.claims import Claim, Part

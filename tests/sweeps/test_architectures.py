@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from unbraid.sweeps.grid import resolve
 
 from unbraid.config import JsonDict, to_toml
 from unbraid.dictionaries import ACTIVATIONS
-from unbraid.storage.files import read_arrays
-from unbraid.progress import Silent
-from unbraid.storage.runs import Run
 from unbraid.pipeline.executors import execute
-from unbraid.sweeps.grid import resolve
 from unbraid.pipeline.trained import load_stack
+from unbraid.progress import Silent
+from unbraid.storage.files import read_arrays
+from unbraid.storage.runs import Run
 
 SETTINGS = {"topk": {"k": 3}, "batchtopk": {"k": 3}}
 CASES = {kind: {"dictionary": {"activation": {"kind": kind, **SETTINGS.get(kind, {})}}} for kind in ACTIVATIONS}

@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-
-from unbraid.errors import Lost, NotFinite, UserError, Stopped
-from unbraid.progress import Silent, Progress
-from unbraid.signals import StopSignals
-from unbraid.reports.words import in_order
 from unbraid.sweeps.crew import work_together
+
+from unbraid.errors import Lost, NotFinite, Stopped, UserError
+from unbraid.progress import Progress, Silent
+from unbraid.reports.words import in_order
+from unbraid.signals import StopSignals
 
 WORKS = [(2, 1.0)] * 4
 

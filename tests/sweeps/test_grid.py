@@ -5,11 +5,11 @@ import tomllib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from unbraid.sweeps.grid import refuse_swept, resolve
 
 from unbraid.config import to_toml
 from unbraid.errors import UserError
 from unbraid.pipeline.expand import expand
-from unbraid.sweeps.grid import refuse_swept, resolve
 
 SWEEP = {"mechanisms.sparsity.weight": [0.1, 0.2, 0.3], "seed": [4, 5]}
 
@@ -32,7 +32,10 @@ def test_without_a_sweep_there_is_one_member():
 
 def test_a_swept_table_is_put_in_place():
     members = expand({"sweep": {"dictionary.activation": [{"kind": "relu"}, {"kind": "topk", "k": 3}]}}, "here")
-    assert [m.experiment.dictionary.activation.to_dict() for m in members] == [{"kind": "relu"}, {"kind": "topk", "k": 3}]
+    assert [m.experiment.dictionary.activation.to_dict() for m in members] == [
+        {"kind": "relu"},
+        {"kind": "topk", "k": 3},
+    ]
 
 
 def test_quoted_and_nested_paths_mean_the_same():

@@ -4,17 +4,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from unbraid.sweeps.grid import resolve
 
 from unbraid.config import merge, read_toml, to_toml
 from unbraid.dictionaries.mechanisms import MECHANISMS
+from unbraid.pipeline.executors import execute
+from unbraid.pipeline.expand import expand
+from unbraid.pipeline.experiment import Experiment
 from unbraid.progress import Silent
 from unbraid.reports.page import write_report
 from unbraid.storage.runs import Run
 from unbraid.studies.shipped import find_config
-from unbraid.pipeline.executors import execute
-from unbraid.pipeline.experiment import Experiment
-from unbraid.pipeline.expand import expand
-from unbraid.sweeps.grid import resolve
 
 NINE = [name for name in MECHANISMS if name not in ("sparsity", "matryoshka")]
 """In the order the seed added them."""

@@ -5,24 +5,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from unbraid.sweeps import line
+from unbraid.sweeps.dictionary_work import DictionaryWork
+from unbraid.sweeps.execute import works
+from unbraid.sweeps.model_work import ModelWork
+from unbraid.sweeps.plan import plan, refuse_too_large
 
 from tests.killing import make
 from unbraid.config import check
 from unbraid.dictionaries import Stack
 from unbraid.errors import UserError
-from unbraid.storage.files import read_arrays, read_json
-from unbraid.progress import Silent
-from unbraid.storage.runs import Run
-from unbraid.sweeps import line
-from unbraid.sweeps.dictionary_work import DictionaryWork
 from unbraid.pipeline.executors import execute
-from unbraid.sweeps.execute import works
-from unbraid.pipeline.experiment import Experiment
-from unbraid.pipeline.experiment import Member
 from unbraid.pipeline.expand import expand
-from unbraid.sweeps.model_work import ModelWork
-from unbraid.sweeps.plan import plan, refuse_too_large
+from unbraid.pipeline.experiment import Experiment, Member
 from unbraid.pipeline.trained import load_models, load_stack
+from unbraid.progress import Silent
+from unbraid.storage.files import read_arrays, read_json
+from unbraid.storage.runs import Run
 
 CONFIG = """
 [world]

@@ -8,20 +8,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from unbraid.sweeps import plan as planning
+from unbraid.sweeps.execute import works
+from unbraid.sweeps.grid import resolve
 
 from unbraid import cli
 from unbraid.config import read_toml, to_toml
 from unbraid.errors import NotFinite, UserError
-from unbraid.storage.files import read_arrays, read_json
-from unbraid.progress import Silent
-from unbraid.storage.runs import Run
-from unbraid.storage.checkpoints import read_log
-from unbraid.sweeps import plan as planning
 from unbraid.pipeline.executors import execute
-from unbraid.sweeps.execute import works
 from unbraid.pipeline.expand import expand
-from unbraid.sweeps.grid import resolve
 from unbraid.pipeline.trained import load_models, load_stack
+from unbraid.progress import Silent
+from unbraid.storage.checkpoints import read_log
+from unbraid.storage.files import read_arrays, read_json
+from unbraid.storage.runs import Run
 
 CONFIG = """
 [world]

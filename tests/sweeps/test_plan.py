@@ -5,12 +5,12 @@ import sys
 from subprocess import run
 
 import pytest
+from unbraid.sweeps import plan as planning
+from unbraid.sweeps.plan import plan
 
 from unbraid.dictionaries import ACTIVATIONS
 from unbraid.dictionaries.variational import SLABS
-from unbraid.sweeps import plan as planning
 from unbraid.pipeline.expand import expand
-from unbraid.sweeps.plan import plan
 
 
 def sizes(sweep: dict[str, list[object]]) -> list[int]:
@@ -18,7 +18,11 @@ def sizes(sweep: dict[str, list[object]]) -> list[int]:
 
 
 def test_seeds_and_knobs_share_a_stack():
-    per_member_fields = {"mechanisms.sparsity.weight": [0.1, 0.2], "training.learning_rate": [1e-3, 1e-2], "seed": [0, 1, 2]}
+    per_member_fields = {
+        "mechanisms.sparsity.weight": [0.1, 0.2],
+        "training.learning_rate": [1e-3, 1e-2],
+        "seed": [0, 1, 2],
+    }
     assert sizes(per_member_fields) == [12]
 
 

@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-
-from unbraid.errors import UserError
 from unbraid.sweeps.grid import resolve
+
 from unbraid.config.sweep import at_scale
+from unbraid.errors import UserError
 
 BASE: dict[str, Any] = {
     "training": {"steps": 5, "batch": 16},

@@ -3,12 +3,10 @@
 import pytest
 
 from unbraid.config import read_toml
-from unbraid.dictionaries.mechanisms import MECHANISMS
-from unbraid.studies.shipped import find_config
-from unbraid.dictionaries.mechanisms import MECHANISMS
-from unbraid.studies.shipped import find_config
-from unbraid.pipeline.expand import expand
 from unbraid.config.sweep import at_scale
+from unbraid.dictionaries.mechanisms import MECHANISMS
+from unbraid.pipeline.expand import expand
+from unbraid.studies.shipped import find_config
 
 NINE = {name for name in MECHANISMS if name not in ("sparsity", "matryoshka")}
 LEFT = 60

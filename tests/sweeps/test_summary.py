@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from unbraid.pipeline.summary import COMPARED, label, summarise
 from unbraid.storage.files import write_json
 from unbraid.storage.runs import Run
-from unbraid.pipeline.summary import COMPARED, label, summarise
 
 LIGHT, HEAVY = {"mechanisms.sparsity.weight": 0.1}, {"mechanisms.sparsity.weight": 0.2}
 

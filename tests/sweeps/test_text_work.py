@@ -6,21 +6,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from unbraid.sweeps.execute import works
 
 from tests.sweeps.test_model_work import Dying, Killed, make, one_thread_one_by_one  # noqa: F401 (a fixture)
 from unbraid import cli
 from unbraid.errors import UserError
 from unbraid.evaluation.text_models import held_out_loss, ngram_baselines
-from unbraid.storage.files import read_arrays, read_json
 from unbraid.models.training import ModelState
-from unbraid.progress import Silent
-from unbraid.reports.findings import read_findings
-from unbraid.storage.runs import Run
-from unbraid.storage.checkpoints import read_log
 from unbraid.pipeline.executors import execute
-from unbraid.sweeps.execute import works
 from unbraid.pipeline.expand import expand
 from unbraid.pipeline.trained import load_models
+from unbraid.progress import Silent
+from unbraid.reports.findings import read_findings
+from unbraid.storage.checkpoints import read_log
+from unbraid.storage.files import read_arrays, read_json
+from unbraid.storage.runs import Run
 
 CONFIG = """
 [world]

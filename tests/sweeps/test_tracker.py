@@ -6,16 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from unbraid.sweeps.grid import resolve
 
 from unbraid.config import to_toml
 from unbraid.dictionaries import Dictionary, Relu, Stack, TopK
-from unbraid.storage.files import read_arrays, read_json
 from unbraid.metrics.recovery import FATES
-from unbraid.progress import Silent
-from unbraid.storage.runs import Run
 from unbraid.pipeline.executors import execute
-from unbraid.sweeps.grid import resolve
 from unbraid.pipeline.tracker import check_steps, fires
+from unbraid.progress import Silent
+from unbraid.storage.files import read_arrays, read_json
+from unbraid.storage.runs import Run
 from unbraid.worlds import Superposition
 
 CHECKED = 6

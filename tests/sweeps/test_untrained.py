@@ -6,23 +6,23 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from unbraid.sweeps.experiment import Data
+from unbraid.sweeps.grid import resolve
+from unbraid.sweeps.plan import plan
 
 from unbraid.config import merge, read_toml, to_toml
 from unbraid.dictionaries.baselines import KMeans
 from unbraid.errors import UserError
-from unbraid.storage.files import read_arrays, read_json
 from unbraid.metrics import recovery
+from unbraid.pipeline.executors import execute
+from unbraid.pipeline.expand import expand
+from unbraid.pipeline.trained import load_stack
 from unbraid.progress import Silent
 from unbraid.reports.page import write_report
 from unbraid.reports.tables import print_run, print_runs, run_as_json
+from unbraid.storage.files import read_arrays, read_json
 from unbraid.storage.runs import Run
 from unbraid.studies.shipped import shipped
-from unbraid.pipeline.executors import execute
-from unbraid.sweeps.experiment import Data
-from unbraid.pipeline.expand import expand
-from unbraid.sweeps.grid import resolve
-from unbraid.sweeps.plan import plan
-from unbraid.pipeline.trained import load_stack
 from unbraid.worlds import Superposition
 from unbraid.worlds.firing import Correlated
 

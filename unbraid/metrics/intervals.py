@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, stdtrit
 
-from unbraid.errors import Refusal
+from unbraid.errors import UserError
 
 RESAMPLES = 10_000
 FEWEST_PAIRS = 5
@@ -82,7 +82,7 @@ class Path:
         """The path through points (L0, score), in any order; those that are not finite or fire nothing are left out."""
         known = [(float(l0), float(score)) for l0, score in points if l0 > 0 and np.isfinite([l0, score]).all()]
         if not known:
-            raise Refusal(f"none of {len(points)} points is one of a path; accepted: finite scores at an L0 above 0")
+            raise UserError(f"none of {len(points)} points is one of a path; accepted: finite scores at an L0 above 0")
         l0, first = np.unique([l0 for l0, _ in known], return_inverse=True)
         score = np.bincount(first, [score for _, score in known]) / np.bincount(first)
         return cls(tuple(l0.tolist()), tuple(score.tolist()))

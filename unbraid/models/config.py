@@ -1,7 +1,7 @@
 """Configurations of transformers: what every architecture has, the pre-norm transformer, and the published encoder."""
 
 from abc import ABC, abstractmethod
-from typing import Literal, NamedTuple, Self
+from typing import ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -87,7 +87,7 @@ class ModelConfig(Config, ABC):
     seed: int = Field(default=0, ge=0, lt=1 << 63)
     """Starts the model of a pipeline, where the experiment's `seed` starts the dictionaries."""
 
-    renamed = {"start": "init"}
+    renamed: ClassVar[dict[str, str]] = {"start": "init"}
 
     @property
     @abstractmethod

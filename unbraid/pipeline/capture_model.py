@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -54,7 +55,7 @@ class ActivationsConfig(Config):
     normalize: Normalize = "center_and_scale"
     """What is done to activations before a dictionary sees them; `scale` makes their mean length √d."""
 
-    renamed = {"seed": "model.seed", "normalize": "normalize"}
+    renamed: ClassVar[dict[str, str]] = {"seed": "model.seed", "normalise": "normalize"}
 
 
 def sites(model: ModelConfig) -> list[str]:

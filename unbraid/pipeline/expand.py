@@ -1,4 +1,4 @@
-"""From what a user asked for to the members of a run: overrides put in, the sweep expanded once, defaults written out."""
+"""From what a user asked for to the members of a run: overrides put in, the sweep expanded once, defaults filled in."""
 
 import json
 from collections.abc import Callable, Sequence

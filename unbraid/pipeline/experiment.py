@@ -32,7 +32,7 @@ class Samples(Config):
     """How many are drawn in one batch. A world may fire by one draw a batch, as the published correlated one does: a
     small batch sees many draws, "all" sees one, as the superposition study did."""
 
-    renamed = {"samples": "n"}
+    renamed: ClassVar[dict[str, str]] = {"samples": "n"}
 
     @model_validator(mode="after")
     def check_batch(self) -> Self:
@@ -53,7 +53,7 @@ class Experiment(Config, ABC):
     """The tables that may differ between the members of a sweep."""
     sections: ClassVar[tuple[str, ...]]
     """The sections of its report, in order."""
-    renamed = {
+    renamed: ClassVar[dict[str, str]] = {
         "teaching": "model.training",
         "examining": "model.evaluation",
         "capture": "activations",

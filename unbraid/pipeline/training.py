@@ -9,7 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 import torch
 from pydantic import Field
@@ -31,7 +31,7 @@ class Checkpoints(Config):
     every: int = Field(default=250, ge=1, le=10**12)
     """Steps between two checkpoints. Raising it saves disk writes and loses more work when a run is killed."""
 
-    renamed = {"checkpoint_every": "every"}
+    renamed: ClassVar[dict[str, str]] = {"checkpoint_every": "every"}
 
 
 @runtime_checkable

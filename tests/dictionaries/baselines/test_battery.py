@@ -131,7 +131,9 @@ def test_a_zero_row_encodes_to_nothing(kind, x):
 
 @pytest.mark.parametrize("rows", [torch.zeros(7, DIMENSIONS), torch.zeros(0, DIMENSIONS)])
 def test_data_that_are_all_zero_are_refused_in_one_sentence(baseline, rows):
-    with pytest.raises(UserError, match=rf"was given {len(rows)} rows without a value other than 0; accepted: at least"):
+    with pytest.raises(
+        UserError, match=rf"was given {len(rows)} rows without a value other than 0; accepted: at least"
+    ):
         baseline.fit(rows)
 
 

@@ -129,7 +129,9 @@ def records(name, example, settings, factor=1.0):
     chosen = example.beside if settings is None else {**example.beside, name: settings}
     kinds = {key: MECHANISMS[key](**values) for key, values in chosen.items()}
     return {
-        key: record.model_copy(update={knob: factor * getattr(record, knob) for knob in per_member_fields(type(record))})
+        key: record.model_copy(
+            update={knob: factor * getattr(record, knob) for knob in per_member_fields(type(record))}
+        )
         for key, record in kinds.items()
     }
 

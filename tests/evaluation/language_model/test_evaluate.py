@@ -4,15 +4,15 @@ import json
 import math
 
 import pytest
+from unbraid.sweeps.prepare import prepare
 
 from unbraid.activations.capture import CaptureConfig, capture_site
 from unbraid.cli import app, guarded
 from unbraid.config import merge, to_toml
 from unbraid.metrics.absorption import WARNING
+from unbraid.pipeline.executors import execute
 from unbraid.progress import Silent
 from unbraid.storage.runs import Run
-from unbraid.pipeline.executors import execute
-from unbraid.sweeps.prepare import prepare
 
 CONFIG = {
     "world": {"kind": "activations"},

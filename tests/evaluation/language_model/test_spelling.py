@@ -9,9 +9,6 @@ from unbraid.dictionaries import Stack, TopK
 from unbraid.evaluation.language_model.sae import SAE
 from unbraid.evaluation.language_model.spelling import absorption, read_words, vocabulary_words
 from unbraid.metrics.absorption import Words, probe_letters
-from unbraid.judging.lens import Lens
-from unbraid.evaluation.language_model.spelling import absorption, read_words, vocabulary_words
-from unbraid.metrics.absorption import Words, probe_letters
 
 
 @pytest.fixture(scope="module")

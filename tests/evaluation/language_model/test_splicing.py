@@ -13,15 +13,8 @@ from unbraid.dictionaries.mechanisms import Sparsity
 from unbraid.dictionaries.training.config import Training
 from unbraid.dictionaries.training.fit import fit
 from unbraid.errors import UserError
-from unbraid.judging.lens import Lens
-from unbraid.judging.passage import passages, rows
-from unbraid.evaluation.language_model.splicing import CLEAN, MEAN, ZERO, splice
-from unbraid.judging.splicing import fidelity
 from unbraid.evaluation.language_model.sae import SAE, read_rows, token_batches
 from unbraid.evaluation.language_model.splicing import CLEAN, MEAN, ZERO, score_reconstructions, splice
-from unbraid.dictionaries.mechanisms.sparsity import Sparsity
-from unbraid.dictionaries.training.fit import fit
-from unbraid.dictionaries.training.config import Training
 from unbraid.worlds.superposition import Superposition
 
 

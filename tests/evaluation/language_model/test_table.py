@@ -3,15 +3,15 @@
 import signal
 
 import pytest
+from unbraid.sweeps.execute import works
 
 from unbraid.activations.huggingface import load_model
 from unbraid.cli import app, guarded
 from unbraid.config import merge, read_toml, to_toml
+from unbraid.pipeline.language_model_stage import evaluate_run as module
 from unbraid.progress import Silent
 from unbraid.storage.runs import Run
 from unbraid.studies.results import Results
-from unbraid.pipeline.language_model_stage import evaluate_run as module
-from unbraid.sweeps.execute import works
 
 pytestmark = pytest.mark.usefixtures("undrawn")  # but the run that tests share is made before, and drawn
 SITE = "blocks.0.hook_resid_post"

@@ -190,9 +190,7 @@ def test_training_sees_through_the_whole_block(rng):
 
     def outcome(step, *parts):
         beliefs = [Beliefs(mean, spread) for mean, spread in zip(parts[:3], parts[3:], strict=True)]
-        after = descend_free_energy(
-            replace(held_by(case, priors), beliefs=beliefs), settings, step, KAPPA, case.mask()
-        )
+        after = descend_free_energy(replace(held_by(case, priors), beliefs=beliefs), settings, step, KAPPA, case.mask())
         return torch.stack([one.mean.sin().sum() + one.covariance.sum() for one in after.beliefs]).sum()
 
     assert torch.autograd.gradcheck(outcome, (step, *means, *covariances), atol=1e-5)

@@ -147,7 +147,8 @@ def test_the_published_start_forgets_what_was_configured():
 def test_published_rates_are_those_of_the_table_over_that_of_frames():
     """mu .2, sigma .01, phi .05, output .2, attention .05; what has no table of its own goes with the output."""
     rates = {
-        name: Gauge(rates="published").rate_multiplier(name) * 0.05 for name in ("embed.mean", "embed.spread", "embed.frame")
+        name: Gauge(rates="published").rate_multiplier(name) * 0.05
+        for name in ("embed.mean", "embed.spread", "embed.frame")
     }
     assert rates == pytest.approx({"embed.mean": 0.2, "embed.spread": 0.01, "embed.frame": 0.05})
     for name in ("answer.weight", "embed.base_mean", "blocks.0.free.step", "positions.mean"):

@@ -6,7 +6,7 @@ from scipy import stats
 
 from unbraid.worlds.stories.language import Form, Script, Sentences
 from unbraid.worlds.stories.story import Story, Table, choose, choose_among, choose_other, choose_weighted, shuffle
-from unbraid.worlds.stories.task import at, last, one_of
+from unbraid.worlds.stories.task import at, last
 
 SAMPLES = 60_000
 

@@ -1,6 +1,6 @@
 """The pipeline: train a model on stories, capture its activations, learn dictionaries of them, score these.
 
-Reads [world] (stories), [model] with its training and evaluation, [constraints], [activations] (what is captured where),
+Reads [world] (stories), [model] with its training and evaluation, [constraints], [activations] (what is captured),
 [dictionary] [training] [mechanisms] or [baseline] [samples], and [evaluation] [checkpoints]. Cases may replace the
 dictionary by a baseline. Dictionaries are scored against the factors behind every token.
 """
