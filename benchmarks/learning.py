@@ -20,7 +20,7 @@ def learning() -> Iterator[Figure]:
     yield Figure("one_fact: seconds from a cold start, slowest of five", max(seconds), 30, "lower", "s")
 
 
-def taught(seed: int) -> float:
+def train_and_score(seed: int) -> float:
     """The accuracy of one model on stories it has not seen."""
     from unbraid.models import Transformer
     from unbraid.models.training import ModelState, ModelTraining, train_model
@@ -36,4 +36,4 @@ def taught(seed: int) -> float:
 
 
 if __name__ == "__main__":
-    print(taught(int(sys.argv[1])))
+    print(train_and_score(int(sys.argv[1])))

@@ -1,6 +1,6 @@
 """How large the package is: lines and modules by room, the longest files and functions, what a run passes through.
 
-`make sizes` prints it; `--trace` also runs the quickstart and the demo at a reduced size and counts the files touched.
+`make sizes` prints it. To count the files touched it runs the quickstart and the demo at a reduced size.
 """
 
 import ast
@@ -26,13 +26,15 @@ def code_lines(source: str) -> int:
     """Lines with code on them: no docstrings, comments or blank lines."""
     docstrings: set[int] = set()
     for node in ast.walk(ast.parse(source)):
-        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if is_text and isinstance(node.value.value, str):
-            docstrings.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    passed_over = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
+        match node:
+            case ast.Expr(value=ast.Constant(value=str())):
+                docstrings.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+            case _:
+                continue
+    no_code = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
     lines: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type not in passed_over and token.type != tokenize.ENDMARKER:
+        if token.type not in no_code:
             lines.update(range(token.start[0], token.end[0] + 1))
     return len(lines - docstrings)
 
@@ -116,19 +118,21 @@ def print_flags() -> None:
 
 
 TRACER = """
-import sys, threading
+import inspect, sys, threading
 from pathlib import Path
 package = Path({package!r})
 seen = set()
 def trace(frame, event, arg):
-    seen.add(frame.f_code.co_filename)
-    return None
+    if frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # a function: importing a module is not passing through it
+        seen.add(frame.f_code.co_filename)
+threading.setprofile(trace)
 sys.setprofile(trace)
 from unbraid.cli import guarded, app
 sys.argv = ["unbraid", *{arguments!r}]
-guarded(app)
+code = guarded(app)
 sys.setprofile(None)
-print(len([name for name in seen if name.startswith(str(package))]), file=sys.stderr)
+touched = [name for name in seen if name.startswith(str(package))]
+print(len(touched) if code == 0 else f"the run ended with exit code {{code}}", file=sys.stderr)
 """
 
 
@@ -147,8 +151,7 @@ def main() -> None:
     print_longest()
     print_lonely()
     print_flags()
-    if "--trace" in sys.argv:
-        print_touched()
+    print_touched()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""The whole line: the demo, the same again, twenty dictionaries on one model against each of them alone, and how much
-of who and where is recovered.
+"""The whole pipeline: the demo, the same again, one setting changed, twenty dictionaries on one model against each of
+them alone, and how much of who and where is recovered.
 """
 
 import sys
@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from subprocess import run
 
-from unbraid.sweeps.grid import resolve
-
 from benchmarks.figure import Figure
 from unbraid.config import JsonDict, merge, read_toml, to_toml
-from unbraid.pipeline.executors import execute
+from unbraid.pipeline.expand import expand
+from unbraid.pipeline.run import run_stages
 from unbraid.progress import Silent
+from unbraid.signals import StopSignals
 from unbraid.storage.runs import Run
 from unbraid.studies.shipped import find_config
 
@@ -23,13 +23,13 @@ KS = range(1, 21)
 ASKED = {"person": "who", "place": "where"}
 
 
-def line() -> Iterator[Figure]:
+def pipeline() -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         runs = Path(folder)
-        first, again = (_walk(runs, "line", name) for name in ("first", "again"))
-        changed = _walk(runs, "line", "changed", "cases.adaptive-l1.mechanisms.adaptive_l1.target=0.08")
+        first, again = (_command(runs, "pipeline/demo", name) for name in ("first", "again"))
+        changed = _command(runs, "pipeline/demo", "changed", "cases.adaptive-l1.mechanisms.adaptive_l1.target=0.08")
         yield Figure("demo, whole", first / 60, 3, "lower", "min")
-        yield Figure("the same line again / the first time", again / first, 0.05, "lower", "×")
+        yield Figure("the same again / the first time", again / first, 0.04, "lower", "×")
         yield Figure("one of thirteen settings changed / the first time", changed / first, 2 / 13, "lower", "×")
         yield from _of_the_demo(Run.open(runs / "first"))
     yield _twenty()
@@ -39,18 +39,18 @@ def recovered() -> Iterator[Figure]:
     """Over five models, of the study of dropout: the setting chosen by the lesser of these very shares."""
     with tempfile.TemporaryDirectory() as folder:
         runs = Path(folder)
-        _walk(runs, "pipeline/dropout", "dropout", "--scale", "small")
-        settings = {one["label"]: one["metrics"] for one in Run.open(runs / "dropout").scores()["settings"]}
-    label = max(settings, key=lambda one: min(_share(settings[one], "recovery", factor) for factor in ASKED))
+        _command(runs, "pipeline/dropout", "dropout", "--scale", "small")
+        settings = {setting["label"]: setting["metrics"] for setting in Run.open(runs / "dropout").scores()["settings"]}
+    label = max(settings, key=lambda name: min(_share(settings[name], "phi", factor) for factor in ASKED))
     yield Figure(f"accuracy, {label}", settings[label]["accuracy"]["value"], 0.99, "higher", "")
     for factor, asked in ASKED.items():
-        share = _share(settings[label], "recovery", factor)
+        share = _share(settings[label], "phi", factor)
         yield Figure(f"{asked}: one feature / probe, {label}", share, 0.8, "higher", "×")
-        found = settings[label][f"recovery_{factor}"]
-        yield Figure(f"{asked}: a random dictionary / probe", found["chance"] / found["ceiling"], 0.8, "lower", "×")
+        phi = settings[label][f"phi_{factor}"]
+        yield Figure(f"{asked}: a random dictionary / probe", phi["chance"] / phi["ceiling"], 0.8, "lower", "×")
 
 
-def _walk(runs: Path, config: str, name: str, *changes: str) -> float:
+def _command(runs: Path, config: str, name: str, *changes: str) -> float:
     """Seconds of the command, imports and report and all."""
     began = time.monotonic()
     command = str(Path(sys.executable).with_name("unbraid"))
@@ -59,18 +59,18 @@ def _walk(runs: Path, config: str, name: str, *changes: str) -> float:
 
 
 def _of_the_demo(demo: Run) -> Iterator[Figure]:
-    settings = {one["label"]: one["metrics"] for one in demo.scores()["settings"]}
+    settings = {setting["label"]: setting["metrics"] for setting in demo.scores()["settings"]}
     yield Figure("demo: accuracy of the model", settings["top-k"]["accuracy"]["value"], 0.99, "higher", "")
-    for name, words in (("recovery", "one feature"), ("few", "at most four")):
+    for name, words in (("phi", "one feature"), ("phi_k_features", "at most four")):
         for factor, asked in ASKED.items():
-            best = max(_share(one, name, factor) for one in settings.values())
+            best = max(_share(metrics, name, factor) for metrics in settings.values())
             yield Figure(f"{asked}: best dictionary / probe, {words}", best, 0.8, "higher", "×")
 
 
 def _share(metrics: JsonDict, name: str, factor: str) -> float:
-    """How much of what a linear probe tells, counted from 0."""
-    found = metrics[f"{name}_{factor}"]
-    return found["value"] / found["ceiling"]
+    """The score over that of a linear probe."""
+    score = metrics[f"{name}_{factor}"]
+    return score["value"] / score["ceiling"]
 
 
 def _twenty() -> Figure:
@@ -79,13 +79,15 @@ def _twenty() -> Figure:
     cases = {f"k-{k}": {"dictionary": {"activation": {"kind": "topk", "k": k}}} for k in KS}
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:
         together = _seconds(Path(folder), "twenty", {**base, "cases": cases})
-        _seconds(Path(other), "taught", merge(base, {"training": {"steps": 300}}))  # the model is there
+        _seconds(Path(other), "model", merge(base, {"training": {"steps": 300}}))  # now the model is in the cache
         alone = sum(_seconds(Path(other), name, merge(base, case)) for name, case in cases.items())
     return Figure("20 dictionaries and their model / 20 alone", together / alone, 1.1, "lower", "×")
 
 
 def _seconds(runs: Path, name: str, config: JsonDict) -> float:
-    made = Run.create(runs, name, to_toml(resolve(config, name)))
     began = time.monotonic()
-    execute(made, Silent())
+    plan = expand(config, name)
+    made = Run.create(runs, name, to_toml(plan.config), plan.facts())
+    with StopSignals("the same command") as signals:
+        run_stages(made, plan, Silent(), signals)
     return time.monotonic() - began
