@@ -76,6 +76,7 @@ class Activations(World):
     """
 
     kind: Literal["activations"] = "activations"
+    """The world's name in a configuration."""
     path: str
     """The folder of shards."""
     capture: CaptureConfig | None = None

@@ -65,6 +65,7 @@ class Superposition(World):
     """
 
     kind: Literal["superposition"] = "superposition"
+    """The world's name in a configuration."""
     dimensions: int = Field(default=256, ge=1, le=1 << 20)
     """Width of the inputs; more make the planted directions more nearly orthogonal."""
     n_features: int = Field(default=512, ge=1, le=1 << 24)

@@ -125,6 +125,7 @@ class Independent(Firing):
     """
 
     kind: Literal["independent"] = "independent"
+    """The rule's name in a configuration."""
     form: Literal["corrected", "published"] = "corrected"
     """`published` does not rescale the probabilities, so that fewer than `active` features fire."""
 

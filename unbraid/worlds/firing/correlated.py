@@ -60,6 +60,7 @@ class Correlated(Firing):
     """
 
     kind: Literal["correlated"] = "correlated"
+    """The rule's name in a configuration."""
     form: Literal["corrected", "published"] = "corrected"
     """`published` draws the latents once a batch instead of once a sample."""
     rank: int = Field(default=0, ge=0)

@@ -40,6 +40,7 @@ class Hierarchy(Firing):
     """
 
     kind: Literal["hierarchy"] = "hierarchy"
+    """The rule's name in a configuration."""
     children: int = Field(default=4, ge=1)
     """Children of each parent; more leave fewer features without a parent."""
     child_probability: float = Field(default=0.5, gt=0, le=1)

@@ -79,6 +79,7 @@ class Stories(Config):
     """
 
     kind: Literal["stories"] = "stories"
+    """The world's name in a configuration."""
     task: Literal["one_fact", "two_facts", "counting", "ratio", "coreference", "path"] = "one_fact"
     """What the stories are about and what is asked; docs/stories.md has an example of each."""
     layout: Literal["together", "single"] = "together"

@@ -83,6 +83,7 @@ class Text(Config):
     """
 
     kind: Literal["text"] = "text"
+    """The world's name in a configuration."""
     text: str = "primer"
     """`primer`, `wikitext-2`, or the path of a UTF-8 file or of a folder with train.txt and valid.txt."""
     units: Literal["characters", "bpe"] = "characters"
