@@ -16,13 +16,15 @@ LATER_SECTIONS = ("Attributes\n----------", "Examples\n--------")
 
 def add_parameters(record: type[Config]) -> None:
     """Give a config class's docstring a Parameters section, made of the line under each field."""
-    text, lines = inspect.getdoc(record) or "", field_docs(record)
-    if lines and "Parameters\n----------" not in text:
-        start = min((text.index(title) for title in LATER_SECTIONS if title in text), default=len(text))
-        names = sorted(lines, key=lambda name: name == "kind")  # last: only a TOML file has to give it
-        parameters = [f"{name} : {_type_and_default(record, name)}\n    {lines[name]}" for name in names]
-        section = "\n".join(["Parameters", "----------", *parameters])
-        record.__doc__ = "\n\n".join([text[:start].rstrip(), section, text[start:]]).rstrip() + "\n"
+    text = inspect.getdoc(record) or ""
+    if not record.model_fields or "Parameters\n----------" in text:
+        return
+    lines = field_docs(record)
+    start = min((text.index(title) for title in LATER_SECTIONS if title in text), default=len(text))
+    names = sorted(lines, key=lambda name: name == "kind")  # last: only a TOML file has to give it
+    parameters = [f"{name} : {_type_and_default(record, name)}\n    {lines[name]}" for name in names]
+    section = "\n".join(["Parameters", "----------", *parameters])
+    record.__doc__ = "\n\n".join([text[:start].rstrip(), section, text[start:]]).rstrip() + "\n"
 
 
 def field_docs(record: type[Config]) -> dict[str, str]:
