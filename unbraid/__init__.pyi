@@ -37,21 +37,29 @@ from unbraid.dictionaries.training.config import Training as Training
 from unbraid.dictionaries.training.fit import fit as fit
 from unbraid.evaluation.dictionaries import Scores as Scores
 from unbraid.evaluation.dictionaries import score as score
+from unbraid.evaluation.heads import HeadScores as HeadScores
 from unbraid.evaluation.heads import evaluate_heads as evaluate_heads
 from unbraid.evaluation.text_models import continue_text as continue_text
+from unbraid.models import Attention as Attention
+from unbraid.models import Dense as Dense
+from unbraid.models import FeedForward as FeedForward
+from unbraid.models import FreeEnergy as FreeEnergy
 from unbraid.models import Gauge as Gauge
 from unbraid.models import HeadEvaluation as HeadEvaluation
 from unbraid.models import Hopfield as Hopfield
 from unbraid.models import Models as Models
 from unbraid.models import ModelTraining as ModelTraining
 from unbraid.models import Routed as Routed
+from unbraid.models import RoutedExperts as RoutedExperts
 from unbraid.models import Softmax as Softmax
 from unbraid.models import Transformer as Transformer
+from unbraid.models import start_models as start_models
 from unbraid.models.constraints import AttentionEntropy as AttentionEntropy
 from unbraid.models.constraints import Constraint as Constraint
 from unbraid.models.constraints import HeadUsage as HeadUsage
 from unbraid.models.constraints import Independence as Independence
 from unbraid.models.constraints import Orthogonality as Orthogonality
+from unbraid.models.training import ModelState as ModelState
 from unbraid.models.training import train_model as train_model
 from unbraid.pipeline.trained import load_models as load_models
 from unbraid.pipeline.trained import load_stack as load_stack
@@ -62,6 +70,7 @@ from unbraid.worlds import Superposition as Superposition
 from unbraid.worlds import Text as Text
 from unbraid.worlds import World as World
 from unbraid.worlds.firing import Correlated as Correlated
+from unbraid.worlds.firing import Firing as Firing
 from unbraid.worlds.firing import Hierarchy as Hierarchy
 from unbraid.worlds.firing import Independent as Independent
 

@@ -17,16 +17,19 @@ from unbraid.axes import Float, Int, Tensor
 
 @dataclass(frozen=True)
 class Codes:
-    """What fired in each sample, of each member: slots of `(feature, value)`, or dense.
+    """Feature activations of b samples in m dictionaries, as lists of what fired or as a dense array.
+
+    Most features are 0 in most samples, so a sample is k slots of (feature, value). With `features=None` the layout is
+    dense: slot j is feature j. All methods accept both.
 
     Parameters
     ----------
     features : integer Tensor, shape (m, b, k), or None
-        Which feature each slot holds; None means dense: slot j is feature j.
+        The feature of each slot; None means dense.
     values : Tensor, shape (m, b, k)
-        How strongly it fired; 0 in a slot that is not used.
+        The activation in each slot; 0 in an unused slot.
     width : int
-        The number of features there are.
+        f, the number of features.
 
     Examples
     --------
@@ -34,7 +37,7 @@ class Codes:
     >>> codes = ub.Codes(torch.tensor([[[2, 0]]]), torch.tensor([[[1.5, 0.0]]]), width=4)
     >>> codes.to_dense().tolist()
     [[[0.0, 0.0, 1.5, 0.0]]]
-    >>> codes.l0().tolist()
+    >>> codes.l0().tolist()  # features that fired, by member and sample
     [[1]]
     """
 
@@ -60,7 +63,7 @@ class Codes:
         return cls(features, values, batches[0].width)
 
     def to_dense(self) -> Float[Tensor, "m b f"]:
-        """The value of every feature; 0 where it did not fire."""
+        """The activation of every feature, (m, b, f); 0 where it did not fire."""
         if self.features is None:
             return self.values
         empty = self.values.new_zeros(*self.values.shape[:2], self.width)
@@ -96,9 +99,9 @@ class Codes:
         return fired.new_zeros(members, self.width).scatter_add_(-1, self.features.long().flatten(1), fired.flatten(1))
 
     def l0(self) -> Int[Tensor, "m b"]:
-        """How many features fired in each sample."""
+        """How many features fired in each sample, (m, b)."""
         return torch.from_numpy(np.count_nonzero(self.values.detach().numpy(), axis=-1))
 
     def l1(self) -> Float[Tensor, "m b"]:
-        """The sum of |value| in each sample."""
+        """The sum of absolute activations of each sample, (m, b)."""
         return torch.linalg.vector_norm(self.values, ord=1, dim=-1)

@@ -38,11 +38,11 @@ class Schedule(Config):
     warmup_share: float = Field(default=0.0, ge=0, le=1)
     """Share of `steps` over which the learning rate rises linearly to its full value; a longer rise is gentler."""
     decay_share: float = Field(default=0.0, ge=0, le=1)
-    """Share of `steps`, the last ones, over which the learning rate falls linearly towards 0."""
+    """Share of `steps`, the last ones, over which the learning rate falls linearly towards 0; more ends more gently."""
     warmup_steps: int | None = Field(default=None, ge=0, le=MOST_STEPS)
-    """The warm-up in steps; overrides `warmup_share`."""
+    """The warm-up in steps; if given, it replaces `warmup_share`."""
     decay_steps: int | None = Field(default=None, ge=0, le=MOST_STEPS)
-    """The decay in steps; overrides `decay_share`."""
+    """The decay in steps; if given, it replaces `decay_share`."""
 
     @model_validator(mode="after")
     def check_schedule(self) -> Self:

@@ -52,13 +52,14 @@ DECISIVE = ("model", "text", "site", "tokens", "dtype", "context")
 
 
 class CaptureConfig(Config):
-    """Which activations to capture: the arguments of `unbraid capture`, and the table `world.capture`.
+    """Which activations to capture: the arguments of `unbraid capture`, and the table [world.capture].
 
     Paths are relative to the working directory.
 
-    Example
-    -------
-    >>> config = CaptureConfig(model="gpt2", text="text.txt", site="blocks.3.hook_resid_post", tokens=100_000)
+    Examples
+    --------
+    >>> import unbraid as ub
+    >>> config = ub.CaptureConfig(model="gpt2", text="text.txt", site="blocks.3.hook_resid_post", tokens=100_000)
     >>> config.dtype, config.context
     ('float32', None)
     """
@@ -68,17 +69,17 @@ class CaptureConfig(Config):
     text: str
     """A text file, a .jsonl file, or a folder of them."""
     site: str
-    """Where in the model, as `model.layers.3` or `blocks.3.hook_resid_post`."""
+    """Where in the model: a module, as `model.layers.3`, or a TransformerLens hook, as `blocks.3.hook_resid_post`."""
     tokens: int | None = Field(default=None, ge=1)
-    """Tokens to capture; None: the whole text. More give more training data, and take more disk and time."""
+    """Number of tokens to capture; more give more training data, and take more disk and time. None: the whole text."""
     dtype: Dtype = "float32"
     """The type on disk; bfloat16 halves the size and keeps 8 bits of precision."""
     context: int | None = Field(default=None, ge=2)
-    """Longest window in tokens; None: what the model takes, up to 1024. Longer windows give tokens more context."""
+    """Longest window in tokens; longer gives tokens more context. None: what the model takes, up to 1024."""
     batch: int = Field(default=4096, ge=1)
     """Tokens that run through the model at a time; more are faster and take more memory."""
     shard_bytes: int = Field(default=64 << 20, ge=1)
-    """Bytes of a shard; larger shards are fewer files, and more work is lost when a capture is stopped."""
+    """Bytes of a shard; larger shards are fewer files, and lose more work when a capture is stopped."""
 
     @property
     def folder(self) -> Path:
@@ -96,29 +97,47 @@ def default_folder(model: str, site: str) -> Path:
 def capture(
     config: CaptureConfig, folder: Path, progress: Progress | None = None, resume_command: str | None = None
 ) -> Shards:
-    """Load a model, run it over a text and store the activations at a site; goes on where it was stopped.
+    """Run a Hugging Face model over a text and store its activations at one site.
+
+    A capture that was stopped goes on when it is called again.
 
     Parameters
     ----------
-    config
-        Model, text, site, and how many tokens in what type.
-    folder
+    config : CaptureConfig
+        Model, text, site, number of tokens and type.
+    folder : Path
         Where the shards go: a new or empty folder, or one with the same capture unfinished.
-    progress
+    progress : Progress, optional
         Shows progress; by default nothing is shown.
-    resume_command
-        The command an interrupted user is told to give; by default `unbraid capture` with the same arguments.
+    resume_command : str, optional
+        The command that is shown to a user who interrupts; by default `unbraid capture` with the same arguments.
 
     Returns
     -------
-    The shards, open for reading: `len(shards)` rows of `shards.width` numbers.
+    Shards
+        The activations, open for reading: `len(shards)` rows of `shards.width` numbers. `Activations` trains on them.
 
-    Example
-    -------
-    >>> config = CaptureConfig(model="gpt2", text="text.txt", site="blocks.3.hook_resid_post", tokens=100_000)
-    >>> shards = capture(config, Path("activations/gpt2"))  # doctest: +SKIP
-    >>> shards.width  # doctest: +SKIP
-    768
+    Examples
+    --------
+    A tiny GPT-2 with random weights; for the real one, give `model="gpt2"`.
+
+    >>> from pathlib import Path
+    >>> from tokenizers import Tokenizer, models, pre_tokenizers
+    >>> from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+    >>> words = Tokenizer(models.WordLevel({"[UNK]": 0, "a": 1, "cat": 2, "sat": 3}, unk_token="[UNK]"))
+    >>> words.pre_tokenizer = pre_tokenizers.Whitespace()
+    >>> _ = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]").save_pretrained("tiny")
+    >>> tiny = GPT2Config(vocab_size=4, n_embd=8, n_layer=2, n_head=2, bos_token_id=None, eos_token_id=None)
+    >>> GPT2LMHeadModel(tiny).save_pretrained("tiny")
+    >>> _ = Path("text.txt").write_text("a cat sat " * 100)
+
+    >>> import unbraid as ub
+    >>> config = ub.CaptureConfig(model="tiny", text="text.txt", site="blocks.1.hook_resid_post", tokens=64)
+    >>> shards = ub.capture(config, Path("activations"))
+    >>> len(shards), shards.width
+    (64, 8)
+    >>> ub.Activations(path="activations").batch(position=0, size=5).x.shape
+    torch.Size([5, 8])
     """
     if folder.is_file():
         raise UserError(f"--out {folder} is a file; accepted: a new folder, or one with a capture to go on with")

@@ -81,20 +81,20 @@ def diagnose(activations: Shards | Float[Tensor, "b d"]) -> Diagnosis:
 
     Parameters
     ----------
-    activations
-        Rows of shape b d; or shards, as `Shards.open(folder)` or `capture` gives them, of which every checksum is
-        verified and up to 32,768 training rows are read.
+    activations : Tensor, shape (b, d), or Shards
+        Rows; or the shards that `capture` returned, of which up to 32,768 training rows are read.
 
     Returns
     -------
-    Offset, outliers, effective rank and lengths of the rows, the dead features they lead to, and the normalization
-    to use.
+    Diagnosis
+        `suggested`, the value of `normalize` to use; the `offset` of the mean, `outliers`, the effective rank
+        (`participation`, `entropy_rank`), row lengths, and the shares of features that would never or always fire.
 
-    Example
-    -------
-    >>> import torch
+    Examples
+    --------
+    >>> import torch, unbraid as ub
     >>> rows = 5 + 3 * torch.randn(200, 8, generator=torch.Generator().manual_seed(0))
-    >>> diagnose(rows).suggested
+    >>> ub.diagnose(rows).suggested
     'center_and_scale'
     """
     return _diagnose_rows(_read_rows(activations) if isinstance(activations, Shards) else activations)

@@ -50,14 +50,15 @@ class Fired:
 
 
 class Activation(Config, ABC):
-    """The base class of activation rules: a config whose fields are the rule's settings.
+    """The base class of activation rules: from pre-activations (m, b, f) to codes.
 
-    A subclass implements `codes`, and overrides `fire`, `parameters` and `memory` where training needs more.
+    A subclass declares its settings as fields and implements `codes`. Override `fire` where training differs from use,
+    `parameters` for trained weights (m, f), and `memory` for what is kept between steps (m,).
 
     Attributes
     ----------
     codes_held : int
-        How many numbers per sample and feature a training step holds at its height, at most.
+        Numbers per sample and feature that a training step holds in memory, at most.
 
     Examples
     --------
@@ -126,7 +127,7 @@ class TopK(Activation):
     kind: Literal["topk"] = "topk"
     """The rule's name in a configuration."""
     k: int = Field(ge=1, le=1 << 24)
-    """How many features fire in each sample, at most; a larger k reconstructs better and is less sparse."""
+    """Number of features that fire in a sample, at most; more reconstruct better and are less sparse."""
 
     def codes(self, pre: Float[Tensor, "m b f"], weights: Weights | None = None) -> Codes:
         values, features = pre.topk(self.k, dim=-1, sorted=False)
@@ -153,7 +154,7 @@ class BatchTopK(Activation):
     kind: Literal["batchtopk"] = "batchtopk"
     """The rule's name in a configuration."""
     k: int = Field(ge=1, le=1 << 24)
-    """How many features fire in a sample, on average; a larger k reconstructs better and is less sparse."""
+    """Number of features that fire in a sample, on average; more reconstruct better and are less sparse."""
     momentum: float = Field(default=0.99, ge=0, lt=1)
     """How slowly the threshold follows the least value that fired; nearer to 1 is slower and steadier."""
 
@@ -202,9 +203,9 @@ class JumpRelu(Activation):
     kind: Literal["jumprelu"] = "jumprelu"
     """The rule's name in a configuration."""
     threshold: float = Field(default=0.1, gt=0)
-    """The threshold that every feature starts from, in units of pre-activations; a higher one starts sparser."""
+    """Initial threshold of every feature, in units of pre-activations; a higher one starts sparser."""
     bandwidth: float = Field(default=0.05, gt=0)
-    """Width around a threshold within which it gets a gradient; a wider one is smoother and more biased."""
+    """Width of the window around a threshold that gives it gradients, in pre-activations; wider is smoother."""
 
     def parameters(self, members: int, features: int) -> Named:
         return {"log_threshold": torch.full((members, features), math.log(self.threshold))}

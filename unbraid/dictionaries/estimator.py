@@ -45,7 +45,7 @@ class CodesTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
 
 class SparseAutoencoder(CodesTransformer):
-    """One dictionary trained on the rows of X, with scikit-learn's interface.
+    """A sparse autoencoder with scikit-learn's interface: `fit`, `transform`, `inverse_transform`.
 
     Parameters
     ----------
@@ -54,25 +54,25 @@ class SparseAutoencoder(CodesTransformer):
     activation : {"relu", "topk", "batchtopk", "jumprelu", "gated", "variational"}, default "relu"
         The rule by which features fire.
     k : int, default 8
-        Features that fire in a sample, of "topk" and "batchtopk".
+        Features that fire in a sample, for "topk" and "batchtopk".
     sparsity : float, default 0.1
-        Weight of the sparsity cost of "relu", "jumprelu" and "gated", per sample, against the squared error summed
-        over dimensions; higher is sparser. "variational" is made sparse by its prior.
+        Weight of the sparsity cost for "relu", "jumprelu" and "gated", against the squared error summed over
+        dimensions; higher is sparser. "variational" is made sparse by its prior.
     pre_bias : bool, default True
         Whether a learned vector, at first the mean of X, is subtracted from inputs.
     steps : int, default 1000
-        Training steps.
+        Number of training steps.
     batch : int, default 256
         Rows in a step, drawn with replacement.
     learning_rate : float, default 3e-3
         Adam's learning rate.
     random_state : int, RandomState or None, default 0
-        Draws the start and the batches.
+        Draws the initial weights and the batches.
 
     Attributes
     ----------
     components_ : array, shape (n_components, n_features_in_)
-        What each feature writes: unit rows.
+        The learned directions: unit rows of the decoder.
     stack_ : Stack
         The trained dictionary, a stack of one.
 

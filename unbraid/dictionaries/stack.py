@@ -35,21 +35,24 @@ else:
 
 
 class Dictionary(Config):
-    """The settings of one dictionary (sparse autoencoder): its size, its activation rule, how it starts.
+    """The settings of a dictionary (sparse autoencoder): its size, its activation rule and how its weights begin.
+
+    `fit` trains dictionaries with these settings.
 
     Examples
     --------
     >>> import unbraid as ub
-    >>> ub.Dictionary(d_sae=64, activation=ub.TopK(k=4)).activation.kind
-    'topk'
+    >>> dictionary = ub.Dictionary(d_sae=64, activation=ub.TopK(k=4))
+    >>> dictionary.activation.k
+    4
     """
 
     d_sae: int = Field(default=1024, ge=1, le=1 << 24)
-    """Number of learned features; more can hold rarer directions, and split or repeat common ones."""
+    """Number of learned features; more can hold rarer directions, and may split or repeat common ones."""
     activation: AnyActivation = Relu()
-    """The rule by which features fire: relu, topk, batchtopk, jumprelu, gated or variational."""
+    """The rule by which features fire."""
     pre_bias: bool = False
-    """Whether a learned vector is subtracted from inputs and added to reconstructions; centres the data."""
+    """Whether a learned vector is subtracted from inputs and added to reconstructions (SAELens' b_dec)."""
     init: Literal["tied", "published"] = "tied"
     """tied: random unit rows, encoder = decoder. published: orthogonal decoder, encoder as in torch's `Linear`."""
 
@@ -65,34 +68,43 @@ class Dictionary(Config):
 
 @dataclass(frozen=True)
 class Stack:
-    """m dictionaries as one set of tensors; one dictionary is a stack of one.
+    """m dictionaries (sparse autoencoders) of one size as one set of tensors; one dictionary is a stack of one.
 
-    Training changes the tensors in place; nothing else does. Below m is the number of members, f of features (`d_sae`)
-    and d of input dimensions (`d_in`).
+    `fit` trains a stack, `load_stack` reads that of a run, `Stack.start` makes an untrained one. Training changes the
+    tensors in place; nothing else does. In the shapes m is the number of members, f of features (`d_sae`), d of input
+    dimensions (`d_in`) and b of samples.
 
     Parameters
     ----------
     encoder : Tensor, shape (m, f, d)
-        What each feature reads.
+        Encoder rows: pre-activations are encoder · (x - pre_bias) + encoder_bias.
     encoder_bias : Tensor, shape (m, f)
+        Added to pre-activations.
     decoder : Tensor, shape (m, f, d)
-        What each feature writes: rows of length one.
+        Decoder rows, of length one.
     pre_bias : Tensor, shape (m, d), or None
         Subtracted from inputs, added to reconstructions.
     activation : Activation
         The rule by which features fire.
-    rule : dict of Tensor, each of shape (m, f)
-        The activation's own weights.
-    memory : dict of Tensor, each of shape (m,)
-        What the activation remembers between steps.
+    rule : dict of str to Tensor, each of shape (m, f)
+        The activation's own weights, as the thresholds of `JumpRelu`.
+    memory : dict of str to Tensor, each of shape (m,)
+        What the activation remembers between training steps, as the threshold of `BatchTopK`.
 
     Attributes
     ----------
-    W_enc, b_enc, W_dec, b_dec, threshold : Tensor
-        The same weights under SAELens' names and in its shapes, with the member axis first.
+    W_enc : Tensor, shape (m, d, f)
+        The encoder by SAELens' name and in its shape, with the member axis first; so are the next four.
+    b_enc : Tensor, shape (m, f)
+        The encoder's bias.
+    W_dec : Tensor, shape (m, f, d)
+        The decoder.
+    b_dec : Tensor, shape (m, d)
+        The pre-bias; zeros if there is none.
+    threshold : Tensor, shape (m, f), or None
+        What a pre-activation must exceed to fire, of `JumpRelu` and `BatchTopK`; None for other rules.
     d_in, d_sae, members : int
-    directions : Tensor, shape (m, f, d)
-        The decoder, by the name that scores use.
+        d, f and m.
 
     Examples
     --------
@@ -100,10 +112,13 @@ class Stack:
     >>> stack = ub.Stack.start(ub.Dictionary(d_sae=8), dimensions=4, seeds=[0, 1])
     >>> stack.W_enc.shape, stack.W_dec.shape
     (torch.Size([2, 4, 8]), torch.Size([2, 8, 4]))
-    >>> x = torch.randn(5, 4)
-    >>> codes = stack.encode(x)
+    >>> codes = stack.encode(torch.randn(5, 4))
+    >>> codes.to_dense().shape  # member, sample, feature
+    torch.Size([2, 5, 8])
     >>> stack.decode(codes).shape  # member, sample, dimension
     torch.Size([2, 5, 4])
+    >>> stack.member(1).members
+    1
     """
 
     encoder: Float[Tensor, "m f d"]
@@ -118,7 +133,17 @@ class Stack:
 
     @classmethod
     def start(cls, dictionary: Dictionary, dimensions: int, seeds: Sequence[int]) -> "Stack":
-        """An untrained stack, each member drawn from its own seed."""
+        """Make an untrained stack.
+
+        Parameters
+        ----------
+        dictionary : Dictionary
+            Size, activation rule and start.
+        dimensions : int
+            d, the number of input dimensions.
+        seeds : sequence of int
+            One per member; each seed draws that member's weights.
+        """
         draw = _tied if dictionary.init == "tied" else _published
         drawn = [draw(stream(seed, "rows"), dictionary.d_sae, dimensions) for seed in seeds]
         encoder, bias, decoder = (torch.from_numpy(np.stack(arrays)) for arrays in zip(*drawn, strict=True))
@@ -185,6 +210,7 @@ class Stack:
 
     @property
     def b_enc(self) -> Float[Tensor, "m f"]:
+        """The encoder's bias."""
         return self.encoder_bias
 
     @property
@@ -199,7 +225,7 @@ class Stack:
 
     @property
     def threshold(self) -> Float[Tensor, "m f"] | None:
-        """What a pre-activation must exceed to fire, of jump-relu and batch top-k; None for other rules."""
+        """What a pre-activation must exceed to fire, for `JumpRelu` and `BatchTopK`; None for other rules."""
         return self.activation.threshold_of(self.tensors())
 
     @property
@@ -214,10 +240,11 @@ class Stack:
         return self.encoder_bias - (self.encoder @ self.pre_bias[..., None])[..., 0]
 
     def pre_activations(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "m b f"]:
+        """Encoder outputs (m, b, f) before the activation rule."""
         return torch.baddbmm(self.shifted_bias()[:, None, :], x.expand(self.members, *x.shape), self.encoder.mT)
 
     def encode(self, x: Float[Tensor, "b d"]) -> Codes:
-        """What fires in each sample, in every member."""
+        """The codes of inputs (b, d) in every member: `Codes`, of shape (m, b, f) when dense."""
         return self.activation.codes(self.pre_activations(x), self.tensors())
 
     def probabilities(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "m b f"]:
@@ -225,7 +252,7 @@ class Stack:
         return self.activation.probabilities(self.pre_activations(x), self.tensors())
 
     def decode(self, codes: Codes) -> Float[Tensor, "m b d"]:
-        """The reconstructions of these codes."""
+        """The reconstructions (m, b, d) of these codes."""
         reconstruction = codes.decode(self.decoder)
         return reconstruction if self.pre_bias is None else reconstruction + self.pre_bias[:, None, :]
 

@@ -35,18 +35,31 @@ CHANCE_DRAWS = 3
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of every member, with their chance and ceiling.
+    """What `score` returns: the scores of every member, with their chance and ceiling.
 
-    Attributes
+    `print(scores)` shows a table: mean over members, 95 % interval, chance and ceiling. docs/metrics.md defines each
+    score.
+
+    Parameters
     ----------
-    values
-        Each score by name, one value a member.
-    chance, ceiling
-        What random and perfect dictionaries of the same size score, by name.
-    tables
-        Scores of each feature, `m n` by true feature or `m f` by learned feature.
+    values : dict of str to Tensor, each of shape (m,)
+        Each score by name.
+    chance : dict of str to float
+        What random dictionaries of the same size score.
+    ceiling : dict of str to float
+        What an oracle of the same size scores, which knows the planted features.
+    tables : dict of str to Tensor
+        Scores of each planted feature (m, n), or of each learned feature (m, f).
 
-    `print(scores)` shows a table: mean over members, 95 % interval, chance and ceiling.
+    Examples
+    --------
+    >>> import torch, unbraid as ub
+    >>> scores = ub.Scores({"mmcs": torch.tensor([0.8, 0.9])}, chance={"mmcs": 0.4}, ceiling={"mmcs": 1.0}, tables={})
+    >>> round(scores.values["mmcs"].mean().item(), 3)
+    0.85
+    >>> print(scores)  # doctest: +ELLIPSIS, +NORMALIZE_WHITESPACE
+                               value    95 % interval      chance  ceiling
+    mmcs                        0.85   [...]               0.4     1
     """
 
     values: dict[str, Float[Tensor, "m"]]
@@ -66,28 +79,30 @@ class Scores:
 
 
 def score(dictionary: Stack | FittedBaseline, world: World, samples: int = 20_480) -> Scores:
-    """Score every member of a stack, or a baseline, on samples that no training has seen.
+    """Score dictionaries, or a baseline, on samples that no training has seen.
 
     Parameters
     ----------
-    dictionary
-        A stack of dictionaries or a fitted baseline that encodes vectors of `world.dimensions` numbers.
-    world
-        What it was trained on. Where the world has planted features, they are the truth.
-    samples
-        How many samples to score on; more make every score more precise.
+    dictionary : Stack or FittedBaseline
+        What `fit`, `load_stack` or `Baseline.fit` returned, for inputs of `world.dimensions` dimensions.
+    world : World
+        What it was trained on. The planted features, if there are any, are the truth.
+    samples : int, default 20,480
+        Number of samples to score on; more make every score more precise.
 
     Returns
     -------
-    Recovery of directions (MMCS, MCC), firing (precision, recall, F1), sparsity (L0, dead features), reconstruction,
-    redundancy and, in worlds with parents, absorption: each with chance and ceiling.
+    Scores
+        Recovery of directions (`mmcs`, `mcc`), agreement of firing (`precision`, `recall`, `f1`), sparsity (`l0`,
+        `dead`), reconstruction (`explained_variance`), redundancy and, in worlds with parents, absorption.
+        docs/metrics.md defines them. Without planted features: sparsity, reconstruction and redundancy.
 
-    Example
-    -------
-    >>> from unbraid import Dictionary, Stack, Superposition, score
-    >>> world = Superposition(features=16, dimensions=8)
-    >>> stack = Stack.start(Dictionary(d_sae=16), world.dimensions, seeds=[0, 1])
-    >>> scores = score(stack, world, samples=1024)
+    Examples
+    --------
+    >>> import unbraid as ub
+    >>> world = ub.Superposition(dimensions=8, n_features=16)
+    >>> stack = ub.Stack.start(ub.Dictionary(d_sae=16), world.dimensions, seeds=[0, 1])
+    >>> scores = ub.score(stack, world, samples=1024)
     >>> scores.values["mmcs"].shape
     torch.Size([2])
     >>> scores.chance["mmcs"] < scores.ceiling["mmcs"]

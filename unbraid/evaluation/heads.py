@@ -64,7 +64,26 @@ Named = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class HeadScores:
-    """What `evaluate_heads` finds."""
+    """What `evaluate_heads` returns: scores of m models and of their heads, with chance.
+
+    Parameters
+    ----------
+    values : dict of str to Tensor, each of shape (m,)
+        Each score by name, as `accuracy`. docs/metrics.md defines them.
+    chance : dict of str to Tensor, each of shape (m,)
+        The chance of scores that have one.
+    tables : dict of str to Tensor
+        Scores of each head, shape (m, layer, head) or longer.
+    shortcuts : dict of str to float
+        Accuracy of simple rules that do not solve the task; see `Stories.shortcuts`.
+
+    Examples
+    --------
+    >>> import torch, unbraid as ub
+    >>> scores = ub.HeadScores({"accuracy": torch.tensor([0.9, 0.8])}, {}, {}, shortcuts={"chance": 0.25})
+    >>> len(scores.values["accuracy"])
+    2
+    """
 
     values: Named
     """Scores by name, each `m`."""
@@ -78,7 +97,7 @@ class HeadScores:
 
 @torch.no_grad()
 def evaluate_heads(models: Models, world: Stories, settings: HeadEvaluation) -> HeadScores:
-    """Score every member and its heads on stories that no training has seen.
+    """Score models and their attention heads on stories that no training has seen.
 
     Parameters
     ----------
@@ -92,17 +111,15 @@ def evaluate_heads(models: Models, world: Stories, settings: HeadEvaluation) -> 
     Returns
     -------
     HeadScores
-        Scores and chance `m`, tables `m l h …`, and the accuracy of shortcuts.
+        `values` and `chance`, each (m,); `tables` of layers and heads (m, l, h, ...); and the accuracy of `shortcuts`.
 
-    Example
-    -------
-    >>> from unbraid.evaluation.heads import HeadEvaluation, evaluate_heads
-    >>> from unbraid.models import HeadEvaluation, Transformer, start_models
-    >>> from unbraid.worlds import Stories
-    >>> world = Stories(people=2, places=3, rounds=1)
-    >>> config = Transformer(d_model=8, heads=2, d_ff=8, layers=1)
-    >>> models = start_models(config, len(world.vocabulary), world.length, len(world.answers), seeds=[0])
-    >>> scores = evaluate_heads(models, world, HeadEvaluation(stories=8, heads=8))
+    Examples
+    --------
+    >>> import unbraid as ub
+    >>> world = ub.Stories(people=2, places=3, rounds=1)
+    >>> config = ub.Transformer(d_model=8, heads=2, d_ff=8, layers=1)
+    >>> models = ub.start_models(config, len(world.vocabulary), world.length, len(world.answers), seeds=[0])
+    >>> scores = ub.evaluate_heads(models, world, ub.HeadEvaluation(stories=8, heads=8))
     >>> scores.values["accuracy"].shape, scores.tables["importance"].shape
     (torch.Size([1]), torch.Size([1, 1, 2]))
     """

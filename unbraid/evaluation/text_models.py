@@ -144,37 +144,35 @@ def _joined(parts: Sequence[Named]) -> Named:
 def continue_text(
     models: Models, world: Text, prompt: str, tokens: int, seed: int = 0, temperature: float = 1.0
 ) -> list[str]:
-    """What each member writes after the prompt; its context is the last tokens that its positions hold.
+    """Let language models write on after a prompt.
 
     Parameters
     ----------
     models : Models
         m language models.
     world : Text
-        Their text, which encodes and decodes.
+        The text they were trained on; its tokenizer is used.
     prompt : str
-        At least a character.
+        At least one character.
     tokens : int
-        How many to write.
-    seed : int
-        Of the draws. A member also draws by its own seed, so its words do not depend on the other members.
-    temperature : float
-        Divides the logits; 0 takes the likeliest token, higher is more random.
+        Number of tokens to write.
+    seed : int, default 0
+        Seeds the draws, together with the member's own seed.
+    temperature : float, default 1.0
+        Divides the logits; higher is more random, 0 takes the most likely token.
 
     Returns
     -------
     list of str
-        One continuation a member.
+        The continuation of each member, without the prompt.
 
-    Example
-    -------
-    >>> from unbraid.evaluation.text_models import continue_text
-    >>> from unbraid.models import Transformer, start_models
-    >>> from unbraid.worlds import Text
-    >>> world = Text(context=8)
+    Examples
+    --------
+    >>> import unbraid as ub
+    >>> world = ub.Text(context=8)
     >>> words = len(world.vocabulary)
-    >>> models = start_models(Transformer(d_model=8, heads=2, d_ff=8), words, world.length, words, seeds=[0, 1])
-    >>> [len(text) for text in continue_text(models, world, "The", tokens=4)]
+    >>> models = ub.start_models(ub.Transformer(d_model=8, heads=2, d_ff=8), words, world.length, words, seeds=[0, 1])
+    >>> [len(text) for text in ub.continue_text(models, world, "The", tokens=4)]
     [4, 4]
     """
     if not prompt or tokens < 0 or not temperature >= 0:

@@ -27,48 +27,43 @@ class CostModel(NamedTuple):
 
 
 class ModelTraining(Schedule):
-    """How models are trained: for how many steps, on which batches, at what learning rate.
+    """How models are trained: steps, batch size, learning rate. The optimiser is AdamW; warm-up and decay are linear.
 
-    Parameters
-    ----------
-    steps, batch, learning_rate, warmup_share, decay_share, warmup_steps, decay_steps, weight_decay, clip
-        Each is described below its field. Warm-up and decay together are at most `steps`.
-
-    Example
-    -------
-    >>> from unbraid.models import ModelTraining
-    >>> ModelTraining(steps=400, warmup_steps=50).learning_rate
+    Examples
+    --------
+    >>> import unbraid as ub
+    >>> ub.ModelTraining(steps=400, warmup_share=0.1).learning_rate
     0.002
     """
 
     steps: int = Field(default=600, ge=1, le=MOST_STEPS)
-    """Optimiser steps; more train longer."""
+    """Number of optimiser steps, one batch each; more train longer."""
     batch: int = Field(default=64, ge=1, le=1 << 20)
-    """Sequences a step; larger is slower and less noisy."""
+    """Sequences in a step; more are slower and less noisy."""
     learning_rate: PerMemberFloat = Field(default=2e-3, gt=0)
-    """AdamW's learning rate after warm-up; too high diverges."""
+    """AdamW's learning rate after warm-up; higher learns faster, too high diverges."""
     weight_decay: float = Field(default=0.01, ge=0)
-    """Decoupled weight decay, relative to the rate; raising it keeps weights smaller."""
+    """Decoupled weight decay, relative to the learning rate; raising it keeps weights smaller."""
     clip: float | None = Field(default=1.0, gt=0)
-    """Largest gradient norm of a member; longer gradients are scaled down. None: never."""
+    """Largest gradient norm of a member; longer gradients are scaled down to it. None: no clipping."""
 
 
 class HeadEvaluation(Config):
-    """On how many test stories models and their heads are evaluated.
+    """How many test stories models and their heads are evaluated on.
 
-    Example
-    -------
-    >>> from unbraid.models import HeadEvaluation
-    >>> HeadEvaluation(stories=256).heads
+    Examples
+    --------
+    >>> import unbraid as ub
+    >>> ub.HeadEvaluation(stories=256).heads
     256
     """
 
     stories: int = Field(default=1024, ge=1, le=10**9)
-    """Test stories that models answer; more make accuracy more exact."""
+    """Test stories that the models answer; more make accuracy more precise."""
     heads: int = Field(default=256, ge=1, le=10**6)
-    """Of these, stories on which heads are measured and ablated (windows, for text); time grows with it."""
+    """Stories of these on which heads are measured and ablated (for text: windows); time grows with it."""
     shown: int = Field(default=2, ge=0, le=100)
-    """Stories whose attention is kept for figures; 0: none."""
+    """Stories whose attention is saved for figures; 0: none. More make reports larger."""
 
 
 class ModelConfig(Config, ABC):
@@ -83,9 +78,9 @@ class ModelConfig(Config, ABC):
     training: ModelTraining = ModelTraining()
     """How the model is trained."""
     evaluation: HeadEvaluation = HeadEvaluation()
-    """On how much its answers and heads are evaluated."""
+    """How many stories its answers and heads are evaluated on."""
     seed: int = Field(default=0, ge=0, lt=1 << 63)
-    """Starts the model of a pipeline, where the experiment's `seed` starts the dictionaries."""
+    """Random seed of a pipeline's model; the experiment's `seed` is that of its dictionaries."""
 
     renamed: ClassVar[dict[str, str]] = {"start": "init"}
 
@@ -117,40 +112,44 @@ class ModelConfig(Config, ABC):
 
 
 class Transformer(ModelConfig):
-    """A pre-norm transformer: its sizes, its attention, and how its weights begin.
+    """A pre-norm transformer: its sizes, its attention, its feed-forward layer and how its weights begin.
 
-    Parameters
+    This is a configuration. `start_models` makes models of it, `train_model` trains them.
+
+    Attributes
     ----------
-    layers, causal, readout, d_model, heads, d_ff, positions, init, dropout, attention, feed_forward
-        Each is described below its field. Sizes count dimensions; `heads` must divide `d_model`.
+    head_width : int
+        d_model / heads, the number of dimensions of a head.
 
-    Example
-    -------
-    >>> from unbraid.models import Transformer, Hopfield
-    >>> config = Transformer(d_model=32, heads=4, attention=Hopfield(iterations=2))
+    Examples
+    --------
+    >>> import unbraid as ub
+    >>> config = ub.Transformer(d_model=32, heads=4, attention=ub.Hopfield(iterations=2))
     >>> config.head_width, config.heads_per_layer
     (8, 4)
+    >>> config.hooks()[:2]  # what `Models.forward` can record
+    ['blocks.0.hook_resid_pre', 'blocks.0.hook_attn_out']
     """
 
     kind: Literal["transformer"] = "transformer"
     """The architecture's name in the registry."""
     d_model: int = Field(default=64, ge=1, le=MOST)
-    """Dimensions of the residual stream; products grow with its square."""
+    """Dimensions of the residual stream; cost grows with its square."""
     heads: int = Field(default=4, ge=1, le=MOST)
-    """Attention heads a layer, each d_model / heads wide; more heads are narrower."""
+    """Attention heads in a layer, each d_model / heads wide; more heads are narrower. Must divide d_model."""
     d_ff: int = Field(default=256, ge=1, le=MOST)
-    """Hidden units of each feed-forward layer; more hold more, and cost in proportion."""
+    """Hidden units of each feed-forward layer; cost grows in proportion."""
     positions: Literal["alibi", "learned", "sinusoidal", "rotary"] = "alibi"
-    """How a token's position is known: a bias on scores by distance, learned rows, fixed waves, or rotated q and k."""
+    """How positions enter: a bias on scores by distance, learned embeddings, fixed sinusoids, or rotated q and k."""
     init: Literal["scaled_attention", "torch"] = "scaled_attention"
     """How weights begin: as torch's own layers, or from the same draws with values and heads' output twice as large,
     token embeddings a fifth and the feed-forward's output a tenth, so that what heads carry is heard."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Share of embeddings, attention and hidden units dropped in training; raising it regularises more."""
+    """Share of embeddings, attention weights and hidden units dropped in training; raising it regularises more."""
     attention: AnyAttention = Softmax()
-    """How heads mix tokens: `softmax`, `routed` or `hopfield`."""
+    """How heads mix tokens: `Softmax`, `Routed` or `Hopfield`."""
     feed_forward: AnyFeedForward = Dense()
-    """The layer between two attentions: `dense` or `routed`."""
+    """The feed-forward layer of each block: `Dense` or `RoutedExperts`."""
 
     @property
     def width(self) -> int:

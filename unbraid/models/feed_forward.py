@@ -39,7 +39,22 @@ class FeedForwardOutput:
 
 
 class FeedForward(Config, ABC):
-    """A feed-forward layer; its fields are its hyper-parameters."""
+    """The base class of feed-forward layers: what a block does to each token after attention.
+
+    A subclass declares its settings as fields and implements `forward`.
+
+    Attributes
+    ----------
+    hooks : frozenset of str
+        What it can record.
+
+    Examples
+    --------
+    >>> import unbraid as ub
+    >>> layer: ub.FeedForward = ub.RoutedExperts()
+    >>> sorted(layer.hooks)
+    ['hook_gate']
+    """
 
     hooks: ClassVar[frozenset[str]] = frozenset()
 
@@ -61,7 +76,14 @@ class FeedForward(Config, ABC):
 
 
 class Dense(FeedForward):
-    """One hidden layer with GELU."""
+    """The standard feed-forward layer: one hidden layer of d_ff units with GELU.
+
+    Examples
+    --------
+    >>> import unbraid as ub
+    >>> ub.Transformer(d_ff=128).feed_forward
+    Dense(kind='dense')
+    """
 
     kind: Literal["dense"] = "dense"
     """Its name in a configuration."""
@@ -82,16 +104,23 @@ def _finish(inputs: FeedForwardInputs, hidden: Float[Tensor, "m b t f"]) -> Floa
 
 
 class RoutedExperts(FeedForward):
-    """A mixture of experts: the hidden units in equal groups, of which each token uses the k its router likes best."""
+    """A mixture of experts: hidden units in equal groups; each token uses the k groups that its router scores highest.
+
+    Examples
+    --------
+    >>> import unbraid as ub
+    >>> ub.Transformer(d_ff=128, feed_forward=ub.RoutedExperts(experts=8, k=2)).feed_forward.experts
+    8
+    """
 
     kind: Literal["routed"] = "routed"
     """Its name in a configuration."""
     experts: int = Field(default=4, ge=1)
-    """Groups of hidden units; must divide d_ff. More are narrower."""
+    """Number of groups of hidden units; must divide d_ff. More are narrower."""
     k: int = Field(default=1, ge=1)
     """Experts that each token uses, at most `experts`; more route less."""
     balance: float = Field(default=0.01, ge=0)
-    """Weight of the load-balance cost; raising it evens out how often experts are picked."""
+    """Weight of the load-balance loss; raising it evens out how often experts are chosen."""
     hooks: ClassVar[frozenset[str]] = frozenset({"hook_gate"})
 
     def validate_hidden(self, hidden: int) -> None:

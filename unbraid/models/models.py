@@ -68,28 +68,40 @@ class ForwardOutput:
 
 @dataclass(frozen=True)
 class Models(ABC):
-    """The weights of m transformers of one architecture. Training changes them in place; nothing else does.
+    """m transformers of one architecture as one set of tensors; one model is a stack of one.
+
+    `start_models` makes untrained ones, `load_models` reads those of a run. `train_model` changes the weights in place;
+    nothing else does. Activations are recorded by TransformerLens' hook names, with the member axis first.
 
     Parameters
     ----------
-    settings : ModelConfig
-        The architecture, one for all members.
+    settings : Transformer or Gauge
+        The architecture, the same for all members.
     length : int
         Tokens of the longest sequence that a model can take.
     seeds : tuple of int
-        One random seed a member.
-    weights : dict of tensors
-        Every weight by name, the member axis `m` first.
+        One random seed per member.
+    weights : dict of str to Tensor
+        Every weight by name, with the member axis m first.
 
-    Example
-    -------
-    >>> import torch
-    >>> from unbraid.models import Transformer, start_models
-    >>> models = start_models(Transformer(d_model=8, heads=2, d_ff=8), vocabulary=5, length=4, classes=3, seeds=[0, 1])
+    Attributes
+    ----------
+    members : int
+        m, the number of models.
+    words : int
+        The size of the vocabulary.
+
+    Examples
+    --------
+    >>> import torch, unbraid as ub
+    >>> config = ub.Transformer(d_model=8, heads=2, d_ff=8)
+    >>> models = ub.start_models(config, vocabulary=5, length=4, classes=3, seeds=[0, 1])
     >>> output = models.forward(torch.tensor([[1, 2, 3]]), record=["blocks.1.attn.hook_pattern"])
-    >>> output.resid.shape, output.recorded["blocks.1.attn.hook_pattern"].shape
-    (torch.Size([2, 1, 3, 8]), torch.Size([2, 1, 2, 3, 3]))
-    >>> models.read(output, torch.tensor([[2]])).shape  # logits of the answer at token 2: m b q classes
+    >>> output.resid.shape  # member, sequence, token, d_model
+    torch.Size([2, 1, 3, 8])
+    >>> output.recorded["blocks.1.attn.hook_pattern"].shape  # member, sequence, head, query, key
+    torch.Size([2, 1, 2, 3, 3])
+    >>> models.read(output, asked=torch.tensor([[2]])).shape  # logits at token 2: member, sequence, question, class
     torch.Size([2, 1, 1, 3])
     """
 
@@ -110,19 +122,20 @@ class Models(ABC):
 
         Parameters
         ----------
-        tokens : integer tensor `b t`
+        tokens : integer Tensor, shape (b, t)
             Token ids; 0 is padding, at the right.
-        record : names of hooks
-            The activations to keep.
-        ablate_heads : pairs (layer, head)
-            Heads whose reading is set to zero.
-        step : int or None
-            The training step, which seeds dropout; None: no dropout.
+        record : collection of str
+            The hooks whose activations to record; `settings.hooks()` lists them.
+        ablate_heads : iterable of (layer, head)
+            Heads whose output is set to zero.
+        step : int, optional
+            The training step, which seeds dropout. None: no dropout.
 
         Returns
         -------
         ForwardOutput
-            The residual stream `m b t d`, recorded activations and the model's own costs.
+            `resid`, the final residual stream (m, b, t, d); `recorded`, a dict of activations by hook; and `costs`, the
+            model's own loss terms, each (m,).
         """
 
     @property
@@ -152,7 +165,19 @@ class Models(ABC):
         return len(self.seeds)
 
     def read(self, output: ForwardOutput, asked: Int[Tensor, "b q"]) -> Float[Tensor, "m b q c"]:
-        """Logits of the answers to each question; `asked` holds the position of each question's last token."""
+        """Read the logits of the answers.
+
+        Parameters
+        ----------
+        output : ForwardOutput
+            What `forward` returned.
+        asked : integer Tensor, shape (b, q)
+            The position of each question's last token.
+
+        Returns
+        -------
+        Tensor, shape (m, b, q, classes)
+        """
         if self.settings.readout == "mean":
             mask = output.attention_mask.token_mask[:, :, None].to(output.resid.dtype)
             rows = (output.resid * mask).sum(2) / mask.sum(1)

@@ -49,28 +49,34 @@ else:
 
 
 def start_models(settings: ModelConfig, vocabulary: int, length: int, classes: int, seeds: Sequence[int]) -> Models:
-    """Untrained models, each member from its own seed.
+    """Make untrained models of one architecture, each member from its own seed.
 
     Parameters
     ----------
-    settings : ModelConfig
-        A `Transformer` or a `Gauge`.
-    vocabulary, length, classes : int
-        Words, tokens of the longest sequence, and answers to choose from.
+    settings : Transformer or Gauge
+        The architecture.
+    vocabulary : int
+        Number of token ids; 0 is padding.
+    length : int
+        Tokens of the longest sequence.
+    classes : int
+        Number of possible answers; for a language model, the vocabulary.
     seeds : sequence of int
-        One a member.
+        One per member.
 
     Returns
     -------
     Models
         As many members as seeds.
 
-    Example
-    -------
-    >>> from unbraid.models import Transformer, start_models
-    >>> models = start_models(Transformer(d_model=8, heads=2, d_ff=8), vocabulary=5, length=4, classes=3, seeds=[0, 1])
-    >>> models.members, models.weights["embed"].shape
-    (2, torch.Size([2, 5, 8]))
+    Examples
+    --------
+    >>> import unbraid as ub
+    >>> world = ub.Stories()
+    >>> config = ub.Transformer(d_model=8, heads=2, d_ff=8)
+    >>> models = ub.start_models(config, len(world.vocabulary), world.length, len(world.answers), seeds=[0, 1])
+    >>> models.members, models.weights["embed"].shape == (2, len(world.vocabulary), 8)
+    (2, True)
     """
     init = _architecture(settings).init
     drawn = [init(settings, vocabulary, length, classes, seed) for seed in seeds]

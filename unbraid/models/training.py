@@ -51,14 +51,22 @@ class SequenceTask(Protocol):
 
 @dataclass
 class ModelState:
-    """Everything a training is, between two steps; saving its tensors and its step is enough to go on.
+    """A training in progress: models, the optimiser's moments and the step. `train_model` advances it in place.
 
-    Example
-    -------
-    >>> from unbraid.models import Transformer
-    >>> from unbraid.models.training import ModelState
-    >>> from unbraid.worlds import Stories
-    >>> state = ModelState.start(Transformer(d_model=8, heads=2, d_ff=8), Stories(), seeds=[0, 1])
+    Attributes
+    ----------
+    models : Models
+        The models as trained so far.
+    step : int
+        Steps done.
+    gradient_spikes : integer Tensor, shape (m,)
+        Steps so far whose gradient norm, before clipping, was above 10.
+
+    Examples
+    --------
+    >>> import unbraid as ub
+    >>> config = ub.Transformer(d_model=8, heads=2, d_ff=8)
+    >>> state = ub.ModelState.start(config, ub.Stories(), seeds=[0, 1])
     >>> state.models.members, state.step
     (2, 0)
     """
@@ -74,7 +82,7 @@ class ModelState:
 
     @classmethod
     def start(cls, settings: ModelConfig, task: SequenceTask, seeds: Sequence[int]) -> "ModelState":
-        """Untrained models for this task, one a seed."""
+        """Untrained models for this task, one per seed."""
         models = start_models(settings, len(task.vocabulary), task.length, len(task.answers), seeds)
         return cls.of(models)
 
@@ -109,34 +117,37 @@ class StepOutput:
 def train_model(
     state: ModelState, task: SequenceTask, training: ModelTraining, constraints: Constraints
 ) -> Iterator[StepOutput]:
-    """Train on from where the state is; whoever iterates decides what to log and when to save.
+    """Train models on stories or text, one step per iteration, from where the state is to `training.steps`.
+
+    Nothing happens until you iterate. You decide what to log and when to save.
 
     Parameters
     ----------
     state : ModelState
-        Changed in place.
-    task : SequenceTask
-        Gives batch `i` at step `i`.
+        The training so far, from `ModelState.start`; changed in place.
+    task : Stories or Text
+        The world to train on; step i uses its batch i.
     training : ModelTraining
-        One configuration, or one of all members made by `across`.
-    constraints : mapping of str to Constraint
+        Steps, batch size and learning rate.
+    constraints : dict of str to Constraint
         Costs on heads by name; {} for none.
 
     Returns
     -------
-    Iterator of StepOutput
-        One a step, until `training.steps`.
+    iterator of StepOutput
+        One per step: `terms`, the loss terms by name in nats, `accuracy` and `gradient_norm`, each of shape (m,).
 
-    Example
-    -------
-    >>> from unbraid.models import Transformer
-    >>> from unbraid.models.training import ModelState, ModelTraining, train_model
-    >>> from unbraid.worlds import Stories
-    >>> task = Stories()
-    >>> state = ModelState.start(Transformer(d_model=8, heads=2, d_ff=8), task, seeds=[0])
-    >>> outputs = list(train_model(state, task, ModelTraining(steps=2, batch=4), {}))
-    >>> state.step, outputs[-1].accuracy.shape
-    (2, torch.Size([1]))
+    Examples
+    --------
+    >>> import unbraid as ub
+    >>> world = ub.Stories()
+    >>> state = ub.ModelState.start(ub.Transformer(d_model=8, heads=2, d_ff=8), world, seeds=[0])
+    >>> training = ub.ModelTraining(steps=2, batch=4)
+    >>> outputs = list(ub.train_model(state, world, training, {"orthogonality": ub.Orthogonality()}))
+    >>> state.step, sorted(outputs[-1].terms)
+    (2, ['answers', 'orthogonality'])
+    >>> state.models.members
+    1
     """
     recorded_for(constraints, state.models.settings.layers)  # refuses before the first batch is made
     while state.step < training.steps:

@@ -15,16 +15,16 @@ from unbraid.storage.runs import Run
 
 
 def load_stack(path: str | Path, index: int = 0) -> Stack:
-    """Read the trained dictionaries of a run directory.
+    """Read the trained dictionaries of a finished run.
 
-    Dictionaries that were trained on captured activations take and give them as the model has them: the normalization
-    is folded into their weights.
+    Dictionaries that were trained on captured activations take and return raw activations: the normalization is folded
+    into their weights.
 
     Parameters
     ----------
     path : str or Path
-        A finished run directory.
-    index : int
+        The run directory, as `runs/first`.
+    index : int, default 0
         Which of its stacks; `unbraid show --json` lists the stack of every member.
 
     Returns
@@ -34,7 +34,14 @@ def load_stack(path: str | Path, index: int = 0) -> Stack:
 
     Examples
     --------
+    After `unbraid run quickstart --name first`:
+
     >>> import unbraid as ub
+    >>> ub.load_stack("runs/first").members  # doctest: +SKIP
+    10
+
+    A path without a run is refused:
+
     >>> ub.load_stack("runs/absent")
     Traceback (most recent call last):
     ...
@@ -58,14 +65,14 @@ def read_stack(folder: Path, normalized: Path | None = None) -> Stack:
 
 
 def load_models(path: str | Path, index: int = 0) -> Models:
-    """Read the trained models of a run directory.
+    """Read the trained models of a finished run.
 
     Parameters
     ----------
     path : str or Path
-        A finished run directory of kind `models` or `language_models`.
-    index : int
-        Which of its stacks.
+        The run directory of a run that trains models on stories or text.
+    index : int, default 0
+        Which of its stacks; `unbraid show --json` lists the stack of every member.
 
     Returns
     -------
@@ -74,7 +81,13 @@ def load_models(path: str | Path, index: int = 0) -> Models:
 
     Examples
     --------
+    After `unbraid run head-constraints/constraints --name heads`:
+
     >>> import unbraid as ub
+    >>> models = ub.load_models("runs/heads")  # doctest: +SKIP
+
+    A path without a run is refused:
+
     >>> ub.load_models("runs/absent")
     Traceback (most recent call last):
     ...

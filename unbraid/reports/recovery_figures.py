@@ -76,7 +76,32 @@ def recovery(findings: Findings) -> Plate:
 
 
 def draw_recovery(probabilities: ArrayLike, best_cosine: ArrayLike, chance: float | None = None) -> Figure:
-    """The same figure from arrays, for a notebook: firing probabilities `n`, and best cosines `m n`."""
+    """Draw how well each planted feature was recovered, against how often it fires.
+
+    Parameters
+    ----------
+    probabilities : array, shape (n,)
+        The share of samples in which each planted feature fires: `world.probabilities`.
+    best_cosine : array, shape (m, n)
+        The cosine of the learned feature nearest to each planted one: `scores.tables["best_cosine"]`.
+    chance : float, optional
+        Drawn as a line: `scores.chance["mmcs"]`.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Shown by a notebook; `figure.savefig("recovery.png")` saves it.
+
+    Examples
+    --------
+    >>> import unbraid as ub
+    >>> world = ub.Superposition(dimensions=8, n_features=16)
+    >>> stack = ub.Stack.start(ub.Dictionary(d_sae=16), world.dimensions, seeds=[0, 1])
+    >>> scores = ub.score(stack, world, samples=512)
+    >>> figure = ub.draw_recovery(world.probabilities, scores.tables["best_cosine"], scores.chance["mmcs"])
+    >>> len(figure.axes)
+    1
+    """
     this = _Recovery.of(np.asarray(probabilities, dtype=float), np.asarray(best_cosine, dtype=float))
     figure, axes = blank("unbraid", height=HEIGHT + 0.2)
     key(figure, _draw(axes, this, Look(COLOURS[0], "-", "o"), "Recovery of every true feature", chance, []))

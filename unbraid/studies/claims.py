@@ -33,7 +33,9 @@ class Part(Config):
     what: str
     """What is measured, in a few words."""
     measure: AnyMeasure
+    """The statistic, with the settings it compares."""
     rule: AnyRule
+    """How the measure's 95 % interval becomes a verdict."""
 
 
 class Claim(Config):
@@ -42,6 +44,7 @@ class Claim(Config):
     id: str = Field(pattern=r"^[a-z0-9-]+/[a-z0-9-]+$")
     """The source study and two or three words: `superposition/right-ratio`."""
     statement: str
+    """What the source claims, in one sentence."""
     published: str
     """The source's own figure, in words or quoted."""
     study: str
@@ -49,6 +52,7 @@ class Claim(Config):
     overrides: dict[str, Annotated[tuple[str, ...], Field(strict=False)]] = Field(default={})
     """Settings to change in the study, as PATH=VALUE, by scale."""
     parts: tuple[Part, ...] = Field(min_length=1, strict=False)
+    """What is measured; the claim holds if all parts hold, and fails if one fails."""
     figures: tuple[str, ...] = Field(min_length=1, strict=False)
     """The figures of the study's report to look at."""
 

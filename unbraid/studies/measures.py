@@ -31,6 +31,7 @@ class Measure(Config):
     """A named statistic of one metric; its fields are its arguments."""
 
     metric: str
+    """The metric that is read, by its name in the catalog."""
 
     @abstractmethod
     def measure(self, results: Results) -> Measurement: ...
@@ -44,7 +45,9 @@ class Level(Measure):
     """The value itself, held against chance."""
 
     kind: Literal["level"] = "level"
+    """The measure's name in a claim."""
     of: Where
+    """Settings that are measured, as {setting = value}."""
 
     def measure(self, results: Results) -> Measurement:
         chance = results.chance(self.metric, self.of)
@@ -58,8 +61,11 @@ class Difference(Measure):
     """One selection of settings minus another; its chance is the difference of their chances."""
 
     kind: Literal["difference"] = "difference"
+    """The measure's name in a claim."""
     of: Where
+    """Settings that are compared, as {setting = value}."""
     minus: Where
+    """Settings that they are compared with."""
 
     def measure(self, results: Results) -> Measurement:
         ours, theirs = (results.values(self.metric, where) for where in (self.of, self.minus))
@@ -75,8 +81,11 @@ class Relative(Measure):
     """By what share one selection of settings is above another."""
 
     kind: Literal["relative"] = "relative"
+    """The measure's name in a claim."""
     of: Where
+    """Settings that are compared, as {setting = value}."""
     minus: Where
+    """Settings that they are divided by."""
 
     def measure(self, results: Results) -> Measurement:
         ours, theirs = (results.values(self.metric, where) for where in (self.of, self.minus))
@@ -90,10 +99,15 @@ class Contrast(Measure):
     """How far one difference is above another: what a change does here, less what it does there."""
 
     kind: Literal["contrast"] = "contrast"
+    """The measure's name in a claim."""
     of: Where
+    """Settings with the change, here."""
     minus: Where
+    """Settings without the change, here."""
     than: Where
+    """Settings with the change, there."""
     than_minus: Where
+    """Settings without the change, there."""
 
     def measure(self, results: Results) -> Measurement:
         here, without, there, there_without = (results.values(self.metric, where) for where in self.selections())
@@ -109,10 +123,15 @@ class Matched(Measure):
     """Two families of settings where their `by` is `times` its ceiling; a replicate counts where both reach that."""
 
     kind: Literal["matched"] = "matched"
+    """The measure's name in a claim."""
     of: Where
+    """Settings that are compared, as {setting = value}."""
     minus: Where
+    """Settings that they are compared with."""
     by: str = "l0"
+    """The metric that both must agree in."""
     times: float = Field(default=1.0, gt=0)
+    """The level at which they are compared, as a multiple of the ceiling of `by`; for L0, higher is denser."""
 
     def measure(self, results: Results) -> Measurement:
         ceiling = results.ceiling(self.by, self.of)
@@ -139,9 +158,13 @@ class EqualL0(Measure):
     """
 
     kind: Literal["equal_l0"] = "equal_l0"
+    """The measure's name in a claim."""
     of: Where
+    """Settings that are compared, as {setting = value}."""
     minus: Where
+    """Settings that they are compared with."""
     at: float | None = Field(default=None, gt=0)
+    """The L0 at which they are compared, in features a sample; None: the mean over all L0 that both reach."""
 
     def measure(self, results: Results) -> Measurement:
         ours, theirs = (_paths(results, where, self.metric) for where in (self.of, self.minus))
@@ -160,9 +183,13 @@ class Nearer(Measure):
     """How much farther from a target one selection is than another, setting by setting: below 0 is nearer."""
 
     kind: Literal["nearer"] = "nearer"
+    """The measure's name in a claim."""
     of: Where
+    """Settings that are compared, as {setting = value}."""
     minus: Where
+    """Settings that they are compared with."""
     target: float
+    """The value that is aimed at, in the metric's unit."""
 
     def measure(self, results: Results) -> Measurement:
         ours, theirs = (self._distances(results, where) for where in (self.of, self.minus))
@@ -182,16 +209,22 @@ class Cell(Config):
     """One cell of a published picture under its own label and under the other, and the settings it is about."""
 
     of: Where
+    """Settings that the cell is about, as {setting = value}."""
     same: float = Field(gt=0)
+    """The published value under the cell's own label, in the metric's unit."""
     other: float = Field(gt=0)
+    """The published value under the other label, in the metric's unit."""
 
 
 class Panels(Measure):
     """How much nearer our cells are to the other label than to their own: above 0 speaks for swapped labels."""
 
     kind: Literal["panels"] = "panels"
+    """The measure's name in a claim."""
     cells: tuple[Cell, ...] = Field(min_length=1, strict=False)
+    """The cells, each with its settings and its two published values."""
     ratio: bool = False
+    """Whether distances are ratios (differences of logarithms); false: differences."""
 
     def measure(self, results: Results) -> Measurement:
         columns = [

@@ -53,7 +53,9 @@ class Above(Rule):
     """The interval lies above the margin."""
 
     kind: Literal["above"] = "above"
+    """The rule's name in a claim."""
     margin: float = 0.0
+    """The interval must lie above this, in the measure's unit; a higher margin is harder to meet."""
 
     @property
     def words(self) -> str:
@@ -67,7 +69,9 @@ class Below(Rule):
     """The interval lies below the margin."""
 
     kind: Literal["below"] = "below"
+    """The rule's name in a claim."""
     margin: float = 0.0
+    """The interval must lie below this, in the measure's unit; a lower margin is harder to meet."""
 
     @property
     def words(self) -> str:
@@ -81,7 +85,9 @@ class Within(Rule):
     """The interval lies within ± margin of zero."""
 
     kind: Literal["within"] = "within"
+    """The rule's name in a claim."""
     margin: float = Field(gt=0)
+    """Half the width of the band around 0 that must hold the interval, in the measure's unit; wider is easier."""
 
     @property
     def words(self) -> str:

@@ -42,33 +42,41 @@ class LabelledRows:
 
 
 class Activations(World):
-    """Activations of a model at one site, from shards that `unbraid capture` wrote: a world without planted truth.
+    """Activations of a model at one site, read from the shards that `capture` wrote. Their features are not known.
 
     Parameters
     ----------
     path : str
-        The folder of shards. May be left out where `capture` says what they are made of.
-    capture : Source, optional
-        What the shards are made of: model, site and text.
-    normalize : str
-        What is done to the rows before a dictionary sees them, by the mean and scale of 32,768 training rows.
+        The folder of shards. Not needed if `capture` is given.
+    capture : CaptureConfig, optional
+        What the shards are made of, so that a run can capture them first.
+    normalize : {"center_and_scale", "center", "scale", "none"}
+        What is done to the rows: subtract the mean, scale to a mean norm of √d, both, or nothing. Mean and scale are
+        those of up to 32,768 training rows.
     model, site, dimensions, checksum : optional
-        Read from the shards; where they are given, the shards must agree.
-    seed : int
-        Of the order in which rows are visited.
+        Read from the shards; if given, the shards must agree.
+    seed : int, default 0
+        Another seed visits the rows in another order.
+    kind : {"activations"}
+        The world's name in a configuration.
 
     Attributes
     ----------
     factors : dict of str to tuple of str
-        For a model trained on stories, the factors known of every row and what their values mean.
+        For a model trained on `Stories`: the factors known of every row, and the names of their values. Else empty.
     normalization : Normalization
         What `batch` does to the rows, and how to undo it.
 
     Examples
     --------
-    After `unbraid capture` has written shards to a folder, `ub.fit(ub.Activations(path=folder), ...)` trains on them.
+    After `unbraid capture` or `ub.capture` (whose example makes such a folder):
 
     >>> import unbraid as ub
+    >>> world = ub.Activations(path="activations/gpt2")  # doctest: +SKIP
+    >>> stack = ub.fit(world, ub.Dictionary(d_sae=4096, activation=ub.TopK(k=32)))  # doctest: +SKIP
+
+    A folder without shards is refused:
+
     >>> ub.Activations(path="nowhere")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
@@ -76,6 +84,7 @@ class Activations(World):
     """
 
     kind: Literal["activations"] = "activations"
+    """The world's name in a configuration."""
     path: str
     """The folder of shards."""
     capture: CaptureConfig | None = None
@@ -89,7 +98,7 @@ class Activations(World):
     dimensions: int = Field(ge=1)
     """Width of a row; read from the shards."""
     checksum: str
-    """Of the shards, so that a run never goes on with others."""
+    """Checksum of the shards; a run refuses to go on with other shards."""
     seed: int = Field(default=0, ge=0, lt=1 << 63)
     """Another seed visits the rows in another order."""
 

@@ -23,35 +23,21 @@ from unbraid.worlds.world import Batch, World
 
 
 class Superposition(World):
-    """Planted features in superposition: the truth that a dictionary trained on the batches should recover.
+    """Planted features in superposition: sparse sums of random unit directions, more of them than dimensions.
 
-    Parameters
-    ----------
-    dimensions : int
-        d, the width of the inputs.
-    n_features : int
-        n, the planted features; above `dimensions` they are in superposition.
-    decay : float
-        How often each feature fires relative to the one before, in (0, 1].
-    active : float
-        Features that fire in a sample, on average.
-    firing : Firing
-        Which features fire together: `Independent` (default), `Correlated` or `Hierarchy`.
-    strength : str
-        The law of a strength: `uniform` on (0, 1], or the `product` of two such.
-    noise : float
-        Standard deviation of the Gaussian noise added to every entry of x.
-    seed : int
-        Of all random draws.
+        x = Σ strength_i · direction_i  over the features i that fire  (+ noise)
+
+    A dictionary trained on the batches should find the directions again; `score` says how well it did. Feature i fires
+    with probability active · decay^i / Σ_j decay^j, so early features are frequent and late ones rare.
 
     Attributes
     ----------
-    directions : Tensor (n, d)
+    directions : Tensor, shape (n_features, dimensions)
         The planted unit directions.
-    probabilities : Tensor (n,)
-        How often each feature fires.
-    parents : Tensor (n,)
-        The feature without which each never fires, or -1.
+    probabilities : Tensor, shape (n_features,)
+        The share of samples in which each feature fires.
+    parents : integer Tensor, shape (n_features,)
+        The feature without which each feature never fires, or -1 (see `Hierarchy`).
 
     Examples
     --------
@@ -62,23 +48,31 @@ class Superposition(World):
     (torch.Size([256, 64]), torch.Size([1, 256, 128]))
     >>> round(float(world.probabilities.sum()), 6)
     3.0
+
+    Features that fire together, and features that need a parent:
+
+    >>> together = ub.Superposition(n_features=128, firing=ub.Correlated())
+    >>> nested = ub.Superposition(n_features=128, firing=ub.Hierarchy(children=3))
+    >>> int((nested.parents >= 0).sum())
+    96
     """
 
     kind: Literal["superposition"] = "superposition"
+    """The world's name in a configuration."""
     dimensions: int = Field(default=256, ge=1, le=1 << 20)
-    """Width of the inputs; more make the planted directions more nearly orthogonal."""
+    """d, the number of dimensions of the inputs; more make the planted directions more nearly orthogonal."""
     n_features: int = Field(default=512, ge=1, le=1 << 24)
-    """Planted features; more in the same width interfere more."""
+    """Number of planted features; more in the same number of dimensions interfere more."""
     decay: float = Field(default=0.99, gt=0, le=1)
-    """Firing rate of each feature relative to the one before; at 1 all fire as often."""
+    """Firing rate of each feature relative to the one before; lower makes late features rarer, at 1 all are alike."""
     active: float = Field(default=5.0, gt=0)
     """Mean number of features that fire in a sample; more make the inputs less sparse."""
     firing: AnyFiring = Independent()
     """Which features fire together: kind `independent`, `correlated` or `hierarchy`."""
     strength: Literal["uniform", "product"] = "uniform"
-    """Law of the strengths, in (0, 1]: uniform, or the product of two uniform numbers (mean 1/4 instead of 1/2)."""
+    """Distribution of strengths, in (0, 1]: uniform (mean 1/2), or the product of two uniform numbers (mean 1/4)."""
     noise: float = Field(default=0.0, ge=0)
-    """Standard deviation of Gaussian noise on every entry of the inputs; more makes reconstruction worse."""
+    """Standard deviation of the Gaussian noise on every entry of x; more makes reconstruction worse."""
     seed: int = Field(default=0, ge=0, lt=1 << 63)
     """Another seed plants other directions and draws other batches."""
 

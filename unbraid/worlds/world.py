@@ -22,23 +22,23 @@ class Batch:
 
 
 class World(Config, ABC):
-    """Where a dictionary's inputs come from, together with the truth behind them where it is known.
+    """Where a dictionary's inputs come from, together with the features behind them where they are known.
 
-    The same seed, split and position always give the same batch. A world is a frozen configuration: `Superposition`
-    plants its features, `Activations` reads those of a model. Another world subclasses this.
+    `Superposition` plants its features. `Activations` reads a model's activations, and its features are not known. To
+    bring your own data, subclass this class and implement `directions`, `probabilities` and `batch`.
+
+    A world is a frozen configuration. The same seed, split and position always give the same batch.
 
     Attributes
     ----------
-    dimensions : int
-        d, the width of the inputs.
-    directions : Tensor (n, d)
-        The planted unit directions; none (0, d) where no truth is known.
-    probabilities : Tensor (n,)
-        How often each planted feature fires.
-    parents : Tensor (n,)
+    directions : Tensor, shape (n, d)
+        The planted unit directions; shape (0, d) where none are known.
+    probabilities : Tensor, shape (n,)
+        The share of samples in which each planted feature fires.
+    parents : integer Tensor, shape (n,)
         The feature without which each feature never fires, or -1.
     is_planted : bool
-        Whether the truth is known.
+        Whether the true features are known.
 
     Examples
     --------
@@ -46,12 +46,12 @@ class World(Config, ABC):
     >>> world: ub.World = ub.Superposition(dimensions=16, n_features=24, active=2.0)
     >>> world.is_planted, world.directions.shape
     (True, torch.Size([24, 16]))
-    >>> bool((world.batch(3, 10).x == world.batch(3, 10).x).all())
+    >>> bool((world.batch(position=3, size=10).x == world.batch(position=3, size=10).x).all())
     True
     """
 
     dimensions: int
-    """Width of the inputs."""
+    """d, the number of dimensions of the inputs."""
 
     @property
     def is_planted(self) -> bool:
@@ -80,19 +80,20 @@ class World(Config, ABC):
 
     @abstractmethod
     def batch(self, position: int, size: int, split: str = "train") -> Batch:
-        """Batch number `position` of a split.
+        """Draw batch number `position` of a split.
 
         Parameters
         ----------
         position : int
             Which batch, from 0.
         size : int
-            Samples in the batch, b.
-        split : str
+            b, the number of samples in the batch.
+        split : str, default "train"
             `train`, `evaluation` or any other name; different splits never share a sample.
 
         Returns
         -------
         Batch
-            `x` (b, d) and `truth`, the codes of what fired (1, b, n); empty where no truth is known.
+            `x`, a tensor of shape (b, d); and `truth`, the `Codes` of the planted features, shape (1, b, n) when dense.
+            `truth` is empty where no features are known.
         """

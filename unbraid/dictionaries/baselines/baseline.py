@@ -79,27 +79,39 @@ class FittedBaseline:
 
 
 class Baseline(Config, ABC):
-    """The base class of baselines: simpler ways to find directions.
+    """The base class of baselines: simpler ways to find directions in data.
 
-    Subclasses implement `find`.
+    `fit` returns a `FittedBaseline`, which encodes and decodes like a `Stack`; `score` accepts it. A subclass
+    implements `find`.
 
     Examples
     --------
     >>> import torch, unbraid as ub
     >>> fitted = ub.Pca(n_components=2).fit(torch.randn(50, 4))
-    >>> fitted.encode(torch.randn(3, 4)).to_dense().shape  # member, sample, feature
+    >>> fitted.encode(torch.randn(3, 4)).to_dense().shape  # member, sample, direction
     torch.Size([1, 3, 2])
     """
 
     n_components: int = Field(default=512, ge=1, le=1 << 24)
-    """Number of directions to find, at most; fewer are found where the data have no more."""
+    """Number of directions to find, at most; fewer where the data have a lower rank or fewer distinct rows."""
     seed: int = Field(default=0, ge=0, lt=1 << 63)
-    """Draws the rows that are looked at, and starts the search."""
+    """Chooses the rows that are used, and starts the search."""
     points: int | None = Field(default=None, ge=2)
-    """Rows of data that are looked at, at most, drawn by the seed; None looks at all. More is slower and better."""
+    """Rows of data that are used, at most, chosen by the seed; more are slower and better. None: all."""
 
     def fit(self, x: Float[Tensor, "b d"]) -> FittedBaseline:
-        """The directions found in these rows, with their rule; refuses where there is nothing to find."""
+        """Find directions in rows of data.
+
+        Parameters
+        ----------
+        x : Tensor, shape (b, d)
+            Finite numbers, at least one of them not 0.
+
+        Returns
+        -------
+        FittedBaseline
+            `directions`, unit rows of shape (1, f, d), with `encode` and `decode`.
+        """
         rows = (x.detach().float() + 0.0).contiguous().numpy()  # -0.0 becomes 0.0: equal rows have equal bytes
         if not np.isfinite(rows).all():
             raise UserError(f"{self._name} was given data with infinite or missing values; accepted: finite numbers")
@@ -154,7 +166,7 @@ def counted() -> Iterator[list[str]]:
 
 
 class Random(Baseline):
-    """Random unit directions: of the data, only the number of dimensions is looked at. The floor of every score.
+    """Random unit directions, which use nothing of the data but its dimensions: chance for every score.
 
     Examples
     --------
@@ -166,20 +178,20 @@ class Random(Baseline):
     kind: Literal["random"] = "random"
     """The baseline's name in a configuration."""
     slots: int = Field(default=1, ge=1, le=1 << 24)
-    """How many directions may fire in a sample, one after the other; more reconstructs better."""
+    """Number of directions that may fire in a sample, one after the other; more reconstruct better."""
 
     def find(self, rows: Rows) -> FittedBaseline:
         return _given(random_directions(self.n_components, rows.shape[1], [self.seed]), self.slots, len(rows))
 
 
 class Oracle(Baseline):
-    """The true directions of a world, the most frequent first; near the ceiling of every score.
+    """The true directions of a world, most frequent first: near the ceiling of every score.
 
     Examples
     --------
     >>> import torch, unbraid as ub
     >>> world = ub.Superposition()
-    >>> x = world.batch(0, 64).x
+    >>> x = world.batch(position=0, size=64).x
     >>> torch.equal(ub.Oracle(world=world, n_components=3).fit(x).directions[0], world.directions[:3])
     True
     """
@@ -187,9 +199,9 @@ class Oracle(Baseline):
     kind: Literal["oracle"] = "oracle"
     """The baseline's name in a configuration."""
     world: AnyWorld
-    """The world whose directions are given away; it must have planted ones."""
+    """The world whose directions it returns; a world with planted features."""
     slots: int = Field(default=1, ge=1, le=1 << 24)
-    """How many directions may fire in a sample, one after the other; more reconstructs better."""
+    """Number of directions that may fire in a sample, one after the other; more reconstruct better."""
 
     def find(self, rows: Rows) -> FittedBaseline:
         if self.world.dimensions != rows.shape[1]:

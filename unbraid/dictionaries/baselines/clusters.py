@@ -87,7 +87,7 @@ class KMedoids(Baseline):
     form: Literal["published", "corrected"] = "corrected"
     """corrected, or published: as in the source study; the class docstring says what differs."""
     points: int | None = Field(default=1 << 14, ge=2)
-    """Rows of data that are looked at, at most, drawn by the seed; memory grows with their square."""
+    """Rows of data that are used, at most, chosen by the seed; memory grows with their square."""
     iterations: int = Field(default=100, ge=1)
     """Swaps of medoids after which the search stops, converged or not."""
 

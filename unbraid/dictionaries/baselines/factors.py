@@ -62,7 +62,7 @@ class Ica(Baseline):
     form: Literal["published", "corrected"] = "corrected"
     """corrected, or published: as in the source study; the class docstring says what differs."""
     points: int | None = Field(default=1 << 14, ge=2)
-    """Rows of data that are looked at, at most, drawn by the seed; more is slower and better."""
+    """Rows of data that are used, at most, chosen by the seed; more are slower and better."""
     iterations: int = Field(default=200, ge=1)
     """Iterations of FastICA after which the search stops, converged or not."""
 
@@ -104,7 +104,7 @@ class Nmf(Baseline):
     kind: Literal["nmf"] = "nmf"
     """The baseline's name in a configuration."""
     points: int | None = Field(default=1 << 13, ge=2)
-    """Rows of data that are looked at, at most, drawn by the seed; more is slower and better."""
+    """Rows of data that are used, at most, chosen by the seed; more are slower and better."""
     iterations: int = Field(default=200, ge=1)
     """Iterations after which the search stops, converged or not."""
 

@@ -20,7 +20,7 @@ from unbraid.dictionaries.stack import Stack
 
 
 class AdaptiveL1(Mechanism):
-    """Steer the weight of `Sparsity` so that a wanted share of the features fires.
+    """Adjust the weight of `Sparsity` until a target share of the features fires.
 
     Examples
     --------
@@ -41,7 +41,7 @@ class AdaptiveL1(Mechanism):
     highest: float = Field(default=5.0, gt=0)
     """Upper bound of the factor on the weight."""
     form: Literal["corrected", "published"] = "corrected"
-    """corrected: the rule as its words mean it. published: the rule as the source's code has it."""
+    """corrected: as the source describes it. published: as the source's code does it."""
     writes: ClassVar[frozenset[str]] = frozenset({"l1"})
 
     @model_validator(mode="after")

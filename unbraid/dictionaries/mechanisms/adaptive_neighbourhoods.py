@@ -40,7 +40,7 @@ FEATURES = 128
 
 
 class AdaptiveNeighbourhoods(Mechanism):
-    """Let the features that fire together be each other's inhibitors in `LateralInhibition`.
+    """Let features that fire together inhibit each other in `LateralInhibition`.
 
     Examples
     --------
@@ -51,7 +51,7 @@ class AdaptiveNeighbourhoods(Mechanism):
     """
 
     radius: int = Field(default=32, ge=0)
-    """Most neighbours of a feature; 0 turns the mechanism off."""
+    """Largest number of neighbours of a feature; more inhibit more. 0 turns the mechanism off."""
     share: PerMemberFloat = Field(default=0.1, ge=0)
     """Share of a feature's firings that a neighbour must have joined (published: a number of samples)."""
     momentum: float = Field(default=0.99, ge=0, lt=1)
@@ -59,7 +59,7 @@ class AdaptiveNeighbourhoods(Mechanism):
     places: int = Field(default=64, ge=1)
     """Partners remembered for each feature; more is more exact and takes memory."""
     form: Literal["corrected", "published"] = "corrected"
-    """corrected: the rule as its words mean it. published: the rule as the source's code has it."""
+    """corrected: as the source describes it. published: as the source's code does it."""
     writes: ClassVar[frozenset[str]] = frozenset({"neighbours"})
 
     def start(self, stack: Stack) -> Memory:

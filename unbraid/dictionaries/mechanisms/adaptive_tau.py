@@ -18,7 +18,10 @@ from unbraid.dictionaries.stack import Stack
 
 
 class AdaptiveTau(Mechanism):
-    """Let the τ of `PairOrthogonality` follow how strongly the top pairs fire together, towards a target.
+    """Adapt the τ of `PairOrthogonality` to how strongly the top pairs fire together, towards a target.
+
+        published   τ ← momentum · τ + (1 - momentum) · τ · mean score / target     τ is a weight
+        corrected   τ ← momentum · τ + (1 - momentum) · τ · target / mean score     τ is the hinge of a cosine
 
     Examples
     --------
@@ -29,19 +32,19 @@ class AdaptiveTau(Mechanism):
     """
 
     initial: PerMemberFloat = Field(default=0.1, gt=0)
-    """τ at the start; between `lowest` and `highest`."""
+    """τ at the start, between `lowest` and `highest`."""
     target: PerMemberFloat = Field(default=0.1, gt=0)
-    """The mean score of the top pairs that τ steers towards, in cosines (corrected) or sums of products (published)."""
+    """Mean score of the top pairs that τ aims at, in cosines (corrected) or sums of products (published)."""
     momentum: float = Field(default=0.9, ge=0, le=1)
     """How slowly τ follows new batches, from 0 (the last batch alone) to nearly 1 (very slowly)."""
     lowest: float = Field(default=0.01, gt=0)
-    """Lower bound of τ."""
+    """Smallest τ."""
     highest: float = Field(default=0.5, gt=0)
-    """Upper bound of τ."""
+    """Largest τ."""
     share: PerMemberFloat = Field(default=0.001, gt=0, le=1)
-    """Share of all pairs that the mean is over; let it be that of `PairOrthogonality`."""
+    """Share of all pairs that the mean is over; use the same as in `PairOrthogonality`. More includes weaker pairs."""
     form: Literal["corrected", "published"] = "corrected"
-    """corrected: the rule as its words mean it. published: the rule as the source's code has it."""
+    """corrected: as the source describes it. published: as the source's code does it."""
     reads: ClassVar[frozenset[str]] = frozenset({"pairs"})
     writes: ClassVar[frozenset[str]] = frozenset({"tau"})
 

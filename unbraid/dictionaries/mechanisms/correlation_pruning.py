@@ -26,9 +26,9 @@ from unbraid.dictionaries.stack import Stack
 
 
 class CorrelationPruning(Mechanism):
-    """Every so many steps, restart features whose codes correlate with another's above a bar.
+    """Every `every` steps, restart features whose codes correlate too strongly with those of another feature.
 
-    `MomentumImportance` raises the bar of useful features.
+    With `MomentumImportance`, active features need a stronger correlation to be restarted.
 
     Examples
     --------
@@ -38,13 +38,13 @@ class CorrelationPruning(Mechanism):
     """
 
     threshold: PerMemberFloat = Field(default=0.8, gt=0, le=1)
-    """|Pearson| of a pair above which one goes (of features of no importance); higher spares more."""
+    """Absolute Pearson correlation, 0 to 1, above which one feature of a pair is restarted; higher restarts fewer."""
     every: int = Field(default=100, ge=1)
-    """Steps between two looks; lower restarts more often and leaves new features less time."""
+    """Steps between two checks; lower restarts more often and leaves new features less time to learn."""
     least: int = Field(default=10, ge=1)
-    """Samples of the batch a feature must have fired in to be judged; higher spares rare features."""
+    """Samples of the batch in which a feature must have fired to be restarted; higher spares rare features."""
     form: Literal["corrected", "published"] = "corrected"
-    """corrected: the rule as its words mean it. published: the rule as the source's code has it."""
+    """corrected: as the source describes it. published: as the source's code does it."""
     reads: ClassVar[frozenset[str]] = frozenset({"importance"})
 
     @property

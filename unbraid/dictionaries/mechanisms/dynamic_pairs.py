@@ -21,7 +21,7 @@ from unbraid.dictionaries.stack import Stack
 
 
 class DynamicPairs(Mechanism):
-    """Let the batch say how many pairs `PairOrthogonality` selects: those that stand out.
+    """Let each batch decide how many pairs `PairOrthogonality` selects: those whose score stands out.
 
     Examples
     --------
@@ -36,9 +36,9 @@ class DynamicPairs(Mechanism):
     momentum: float = Field(default=0.9, ge=0, le=1)
     """How slowly the threshold follows new batches, from 0 (the last batch alone) to nearly 1 (very slowly)."""
     least: int = Field(default=10, ge=1)
-    """Fewest pairs that are selected."""
+    """Smallest number of pairs that are selected; more keeps more pairs where few stand out."""
     form: Literal["corrected", "published"] = "corrected"
-    """corrected: the rule as its words mean it. published: the rule as the source's code has it."""
+    """corrected: as the source describes it. published: as the source's code does it."""
     writes: ClassVar[frozenset[str]] = frozenset({"pairs"})
 
     def start(self, stack: Stack) -> Memory:

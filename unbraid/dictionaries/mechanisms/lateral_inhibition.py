@@ -39,7 +39,7 @@ NOBODY = -1
 
 
 class LateralInhibition(Mechanism):
-    """Let a strong feature weaken those near it: local competition, in training alone.
+    """Local competition in training: a strong feature weakens its neighbours. A trained dictionary encodes without it.
 
     Examples
     --------
@@ -51,13 +51,13 @@ class LateralInhibition(Mechanism):
     radius: int = Field(default=32, ge=1)
     """Number of inhibitors of a feature: its nearest in direction (published: its block of consecutive features)."""
     strength: PerMemberFloat = Field(default=0.3, ge=0)
-    """Share of the strongest inhibitor's value that is subtracted; higher silences more."""
+    """Share of the strongest inhibitor's value that is subtracted; higher sets more features to 0."""
     threshold: PerMemberFloat = Field(default=0.5, ge=0, le=1)
     """A feature is weakened where it is below this share of its strongest inhibitor; higher weakens more often."""
     every: int = Field(default=100, ge=1)
     """Steps between two searches for the nearest features; lower is more current and slower."""
     form: Literal["corrected", "published"] = "corrected"
-    """corrected: the rule as its words mean it. published: the rule as the source's code has it."""
+    """corrected: as the source describes it. published: as the source's code does it."""
     reads: ClassVar[frozenset[str]] = frozenset({"neighbours", "nearest"})
     writes: ClassVar[frozenset[str]] = frozenset({"nearest"})
 

@@ -22,9 +22,9 @@ Share = Annotated[float, Field(gt=0, lt=1)]
 
 
 class Matryoshka(Mechanism):
-    """Nested dictionaries: the first features must reconstruct alone, at several widths.
+    """Nested dictionaries: the first features must also reconstruct alone, at several widths (Bussmann et al. 2025).
 
-    What is general comes first; the order of features then means something (Bussmann et al. 2025).
+    General features come first, so the order of features has a meaning.
 
     Examples
     --------
@@ -36,7 +36,7 @@ class Matryoshka(Mechanism):
     weight: PerMemberFloat = Field(default=1.0, ge=0)
     """Weight of the prefixes' squared errors against the whole dictionary's; higher favours the first features."""
     prefixes: list[Share] = Field(default=[0.0625, 0.125, 0.25, 0.5], min_length=1)
-    """Widths of the nested dictionaries as shares of the features, each in (0, 1)."""
+    """Widths of the nested dictionaries as shares of all features, each in (0, 1); more prefixes cost more time."""
 
     @property
     def ordered(self) -> bool:

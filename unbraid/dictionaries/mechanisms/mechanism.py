@@ -89,15 +89,23 @@ class Reset:
 
 
 class Mechanism(Config, ABC):
-    """The base class of mechanisms: ideas for training dictionaries, acting at five places of a training step.
+    """The base class of mechanisms: ideas for training dictionaries.
 
-    A subclass declares its settings as fields and overrides the methods where it acts: `signal`, `encode`, `penalty`,
-    `observe`, `edit` (the table at the top of this module says what each gets and returns). By default it does nothing.
+    A subclass declares its settings as fields and overrides the methods where it acts. By default each does nothing.
+
+        signal(memory, stack)                      → values for other mechanisms, by name
+        encode(codes, stack, signals)              → codes, lowered or set to 0
+        penalty(forward, stack, signals)           → a cost (m,) added to the loss, or None
+        observe(forward, memory, stack, signals)   → its memory after the step
+        edit(forward, memory, stack, signals)      → the features to restart, or None
+
+    `forward` holds the inputs `x` (b, d), the `codes` and the `reconstruction` (m, b, d). `memory` is a dict of tensors
+    that begin with the axes (m, f) or (m,); `start` makes it.
 
     Attributes
     ----------
     reads, writes : frozenset of str
-        The signals it reads and those it writes; the fields of `Signals`.
+        The signals it reads and those it writes.
 
     Examples
     --------
@@ -106,9 +114,10 @@ class Mechanism(Config, ABC):
     ...     weight: float = 0.1
     ...     def penalty(self, forward, stack, signals):
     ...         return self.weight * stack.encoder.square().sum((1, 2))
-    >>> stack = ub.Stack.start(ub.Dictionary(d_sae=5), dimensions=3, seeds=[0])
-    >>> round(ShortEncoder().penalty(None, stack, None).item(), 3)  # five unit rows
-    0.5
+    >>> world = ub.Superposition(dimensions=8, n_features=12, active=2.0)
+    >>> training = ub.Training(steps=2, batch=16)
+    >>> ub.fit(world, ub.Dictionary(d_sae=12), [ShortEncoder()], training, seeds=[0]).members
+    1
     """
 
     reads: ClassVar[frozenset[str]] = frozenset()

@@ -20,7 +20,7 @@ from unbraid.dictionaries.stack import Stack
 
 
 class MomentumImportance(Mechanism):
-    """Remember how active each feature has been, so that `CorrelationPruning` spares the useful ones.
+    """Track how active each feature has been, so that `CorrelationPruning` spares the active ones.
 
     Examples
     --------
@@ -33,9 +33,9 @@ class MomentumImportance(Mechanism):
     momentum: float = Field(default=0.99, ge=0, le=1)
     """How slowly the importance follows new batches, from 0 (the last batch alone) to nearly 1 (very slowly)."""
     every: int = Field(default=100, ge=1)
-    """Steps between two updates, of the published form; let it be that of `CorrelationPruning`."""
+    """Steps between two updates of the published form; use the same as in `CorrelationPruning`."""
     form: Literal["corrected", "published"] = "corrected"
-    """corrected: the rule as its words mean it. published: the rule as the source's code has it."""
+    """corrected: as the source describes it. published: as the source's code does it."""
     writes: ClassVar[frozenset[str]] = frozenset({"importance"})
 
     def start(self, stack: Stack) -> Memory:

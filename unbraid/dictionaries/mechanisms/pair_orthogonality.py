@@ -23,7 +23,7 @@ from unbraid.dictionaries.stack import Stack
 class PairOrthogonality(Mechanism):
     """Push apart the pairs of features that fire together most.
 
-    A small share of all pairs, chosen anew in every batch; its τ and its number of pairs may be written by others.
+    Every batch selects its own pairs. `AdaptiveTau` may set `tau`, and `DynamicPairs` the number of pairs.
 
     Examples
     --------

@@ -26,7 +26,9 @@ from unbraid.dictionaries.stack import Stack
 
 
 class Reallocation(Mechanism):
-    """Restart features that hardly ever fire, where the dictionary reconstructs worst.
+    """Restart features that hardly ever fire, in the directions of the largest reconstruction errors.
+
+    The published form restarts them in random directions.
 
     Examples
     --------
@@ -36,13 +38,13 @@ class Reallocation(Mechanism):
     """
 
     threshold: PerMemberFloat = Field(default=0.01, ge=0)
-    """Activity below which a feature is idle, a share of the mean (published: of all samples); raise to reset more."""
+    """Activity below which a feature restarts, as a share of the mean (published: of all samples); higher: more do."""
     momentum: float = Field(default=0.99, ge=0, lt=1)
     """How slowly the activity follows new batches, from 0 (the last batch alone) to nearly 1 (very slowly)."""
     every: int = Field(default=1000, ge=1)
-    """Steps between two looks, and the age from which a feature is judged; lower restarts more often."""
+    """Steps between two checks, and the age from which a feature is checked; lower restarts more often."""
     form: Literal["corrected", "published"] = "corrected"
-    """corrected: the rule as its words mean it. published: the rule as the source's code has it."""
+    """corrected: as the source describes it. published: as the source's code does it."""
 
     def start(self, stack: Stack) -> Memory:
         new, steps = torch.zeros(stack.members, stack.features), torch.zeros(stack.members, dtype=torch.int64)

@@ -17,9 +17,10 @@ from unbraid.dictionaries.stack import Stack
 
 
 class Sparsity(Mechanism):
-    """The L1 cost: makes codes sparse.
+    """The sparsity cost, an L1 penalty on codes unless the activation rule counts something else.
 
-    weight * mean over samples of what the activation counts: Σ|code|, or how many fire (jump-relu), or Σ relu(gate).
+    It is weight · mean over samples of Σ|code|; of the number of features that fire, for `JumpRelu`; of Σ relu(gate),
+    for `Gated`.
 
     Examples
     --------
@@ -31,7 +32,7 @@ class Sparsity(Mechanism):
     weight: PerMemberFloat = Field(default=0.1, ge=0)
     """Weight of the cost against the squared error summed over dimensions; higher is sparser and shrinks codes more."""
     form: Literal["per_sample", "published"] = "per_sample"
-    """per_sample: Σ|code| of a sample. published: that divided by the number of features."""
+    """per_sample: Σ|code| of a sample. published: divided by the number of features (superposition study)."""
     reads: ClassVar[frozenset[str]] = frozenset({"l1"})
 
     def penalty(self, forward: Forward, stack: Stack, signals: Signals) -> Float[Tensor, "m"]:

@@ -9,25 +9,26 @@ from unbraid.schedule import MOST_STEPS, Schedule
 
 
 class Training(Schedule):
-    """How a dictionary is trained: for how long, on how many samples at a time, how fast. The optimiser is Adam.
+    """How dictionaries are trained: steps, batch size, learning rate. The optimiser is Adam.
 
-    Every step sees a new batch. Each member of a stack may have a `learning_rate` of its own; the rest they share.
+    Every step draws a new batch from the world. Warm-up and decay are shares of `steps`, so a shorter training has a
+    shorter schedule.
 
     Examples
     --------
     >>> import unbraid as ub
     >>> training = ub.Training(steps=1000, warmup_share=0.05, decay_share=0.3)
-    >>> ub.Training(steps=60, batch=128).learning_rate
-    0.001
+    >>> training.batch, training.learning_rate
+    (1024, 0.001)
     """
 
     steps: int = Field(default=2000, ge=1, le=MOST_STEPS)
     """Number of training steps, one batch each; more takes longer and fits better."""
     batch: int = Field(default=1024, ge=1, le=1 << 24)
-    """Samples in a step; more is slower and less noisy."""
+    """Samples in a step; more are slower and less noisy."""
     learning_rate: PerMemberFloat = Field(default=1e-3, gt=0)
     """Adam's learning rate after the warm-up; higher is faster, until features die or the loss diverges."""
     clip: float | None = Field(default=None, gt=0)
-    """Longest gradient of a member (its norm over all weights); a longer one is shortened to it. None: never."""
+    """Largest gradient norm of a member, over all weights; longer gradients are scaled down. None: no clipping."""
     reconstruction_loss: Literal["sum_square", "mean_square"] = "sum_square"
-    """The squared error of a sample: summed over dimensions, or their mean, which weakens it d times."""
+    """Squared error of a sample: summed over its d dimensions, or their mean, which is d times smaller."""

@@ -92,7 +92,23 @@ class HeadOutputs:
 
 
 class Attention(Config, ABC):
-    """How heads score tokens and mix their values; its fields are its hyper-parameters."""
+    """The base class of attention kinds: how heads score tokens and mix their values.
+
+    A subclass declares its settings as fields and implements `mix`. Override `parameters` where it has weights of its
+    own, and `validate_heads` where it cannot serve every number of heads.
+
+    Attributes
+    ----------
+    hooks : frozenset of str
+        What it can record, as `hook_pattern`.
+
+    Examples
+    --------
+    >>> import unbraid as ub
+    >>> attention: ub.Attention = ub.Softmax()
+    >>> sorted(attention.hooks)
+    ['hook_pattern']
+    """
 
     hooks: ClassVar[frozenset[str]] = frozenset({"hook_pattern"})
 
@@ -109,12 +125,12 @@ class Attention(Config, ABC):
 
 
 class Softmax(Attention):
-    """Ordinary attention: each head reads the values of all tokens, weighted by the softmax of their scores.
+    """Standard attention: each head reads the values of all tokens, weighted by softmax(q·k / √head_width).
 
-    Example
-    -------
-    >>> from unbraid.models import Softmax, Transformer
-    >>> Transformer(attention=Softmax()).head_labels
+    Examples
+    --------
+    >>> import unbraid as ub
+    >>> ub.Transformer(attention=ub.Softmax()).head_labels
     ('softmax', 'softmax', 'softmax', 'softmax')
     """
 

@@ -26,21 +26,23 @@ PATTERN_DEVIATION = 3**-0.5
 
 
 class Hopfield(Attention):
-    """Attention as a modern Hopfield network: the query moves towards stored keys several times before it reads.
+    """Attention as a modern Hopfield network (Ramsauer et al. 2021): queries move towards stored keys before they read.
 
-    Example
-    -------
-    >>> from unbraid.models import Hopfield, Transformer
-    >>> Transformer(heads=2, attention=Hopfield(iterations=2, memories=8)).head_labels
+    Each head learns its own inverse temperature β, which begins at 1/√head_width.
+
+    Examples
+    --------
+    >>> import unbraid as ub
+    >>> ub.Transformer(heads=2, attention=ub.Hopfield(iterations=2, memories=8)).head_labels
     ('hopfield', 'hopfield')
     """
 
     kind: Literal["hopfield"] = "hopfield"
     """Its name in a configuration."""
     iterations: int = Field(default=3, ge=1, le=1024)
-    """Retrieval steps; 1 is softmax attention with a learned temperature, more settle nearer to a fixed point."""
+    """Retrieval steps; 1 is softmax attention with a learned temperature, more get nearer to a fixed point."""
     memories: int = Field(default=0, ge=0, le=1 << 16)
-    """Learned patterns a head, stored beside the keys; more give a head more to recall that is in no story."""
+    """Learned keys and values per head, stored beside the tokens'; more can hold more that is in no sequence."""
     hooks: ClassVar[frozenset[str]] = frozenset({"hook_pattern", "hook_memory", "hook_energy"})
 
     def parameters(self, rng: np.random.Generator, width: int, heads: int) -> InitialWeights:

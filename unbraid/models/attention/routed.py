@@ -20,23 +20,25 @@ from unbraid.models.layers import InitialWeights, init_uniform, linear, route
 
 
 class Routed(Attention):
-    """Mixture of heads: each token uses the k heads that its router scores highest, and all shared ones.
+    """Mixture of heads (Jin et al. 2024): each token uses the k heads that its router scores highest, and shared ones.
 
-    Example
-    -------
-    >>> from unbraid.models import Routed, Transformer
-    >>> Transformer(heads=4, attention=Routed(k=2, shared=1)).head_labels[0]
+    All heads are computed and those not chosen are multiplied by 0: this routes information and saves no time.
+
+    Examples
+    --------
+    >>> import unbraid as ub
+    >>> ub.Transformer(heads=4, attention=ub.Routed(k=2, shared=1)).head_labels[0]
     'routed'
     """
 
     kind: Literal["routed"] = "routed"
     """Its name in a configuration."""
     k: int = Field(default=2, ge=1)
-    """Heads that each token picks, besides shared ones; more route less."""
+    """Heads that each token chooses, besides shared ones; more route less."""
     shared: int = Field(default=0, ge=0)
-    """Heads that every token uses; k + shared is at most the number of heads."""
+    """Heads that every token uses; k + shared is at most the number of heads. More leave fewer to choose from."""
     balance: float = Field(default=0.01, ge=0)
-    """Weight of the load-balance cost; raising it evens out how often heads are picked."""
+    """Weight of the load-balance loss; raising it evens out how often heads are chosen."""
     hooks: ClassVar[frozenset[str]] = frozenset({"hook_pattern", "hook_gate"})
 
     def validate_heads(self, heads: int) -> None:

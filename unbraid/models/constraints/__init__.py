@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from pydantic import create_model
+from pydantic import Field, create_model
 
 from unbraid.config import Config
 from unbraid.models.constraints.attention_entropy import AttentionEntropy
@@ -21,7 +21,10 @@ CONSTRAINTS: dict[str, type[Constraint]] = {
 if TYPE_CHECKING:
     Enabled = Config
 else:
-    _fields: dict[str, Any] = {name: (kind | None, None) for name, kind in CONSTRAINTS.items()}
+    _fields: dict[str, Any] = {
+        name: (kind | None, Field(default=None, description=(kind.__doc__ or "").partition("\n")[0]))
+        for name, kind in CONSTRAINTS.items()
+    }
     Enabled = create_model("Enabled", __base__=Config, **_fields)
     Enabled.__doc__ = "The constraints that are on: presence is the switch."
 

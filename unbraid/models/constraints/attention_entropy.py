@@ -20,20 +20,22 @@ from unbraid.models.constraints.base import EPSILON, Constraint, over_tokens
 class AttentionEntropy(Constraint):
     """Penalise attention that is spread out: the entropy of each head's pattern.
 
-    Example
-    -------
-    >>> import torch
-    >>> from unbraid.models.constraints import AttentionEntropy
-    >>> uniform = torch.full((1, 1, 1, 4, 4), 0.25)  # m b h t s
+    corrected: as a share of the largest possible entropy, from 0 to 1. published: in nats.
+
+    Examples
+    --------
+    >>> import torch, unbraid as ub
+    >>> uniform = torch.full((1, 1, 1, 4, 4), 0.25)  # member, sequence, head, query, key
     >>> mask = torch.ones(1, 4, dtype=torch.bool)
-    >>> AttentionEntropy().cost(uniform, mask, keys=torch.full((1, 4), 4))
-    tensor([1.0000])
+    >>> cost = ub.AttentionEntropy().cost(uniform, mask, keys=torch.full((1, 4), 4))
+    >>> round(cost.item(), 4)
+    1.0
     """
 
     weight: PerMemberFloat = Field(default=0.02, ge=0)
-    """Factor of the cost in the loss; raising it enforces the constraint harder."""
+    """Factor of the cost in the loss; raising it sharpens attention more."""
     form: Literal["corrected", "published"] = "corrected"
-    """The corrected cost, or as published."""
+    """corrected: normalised entropy, 0 to 1. published: in nats, as in the source's code."""
 
     def cost(
         self, pattern: Float[Tensor, "m b h t s"], mask: Bool[Tensor, "b t"], keys: Int[Tensor, "b t"]

@@ -33,12 +33,35 @@ NAMED = 'accepted: "last", "all", or a list of different numbers from 0'
 
 
 class Constraint(Config, ABC):
-    """A cost on heads; its fields are its hyper-parameters. Over several layers it is their mean."""
+    """The base class of constraints: loss terms on what a layer's heads attend to, read and write.
+
+    A subclass declares its settings as fields and implements `cost`, the cost (m,) of one layer without its weight. The
+    names of the arguments of `cost` say what it needs:
+
+        pattern   (m, b, h, t, s)   attention weights
+        output    (m, b, h, t, e)   what each head reads
+        written   (m, b, h, t, d)   what each head adds to the residual stream
+        mask      (b, t)            false at padding
+        keys      (b, t)            how many keys each query may attend to
+
+    Over several layers the cost is their mean.
+
+    Examples
+    --------
+    >>> import torch, unbraid as ub
+    >>> class SmallOutput(ub.Constraint):
+    ...     def cost(self, written):
+    ...         return written.square().mean((1, 2, 3, 4))
+    >>> SmallOutput(weight=0.1).cost(written=torch.ones(2, 5, 4, 3, 8)).tolist()
+    [1.0, 1.0]
+    >>> SmallOutput().needs
+    ('written',)
+    """
 
     weight: PerMemberFloat = Field(default=1.0, ge=0)
-    """Factor of the cost in the loss; raising it enforces the constraint harder."""
+    """Factor of the cost in the loss; raising it enforces the constraint more strongly."""
     layers: Literal["last", "all"] | Numbers = "last"
-    """The layers it acts on: the last, all, or a list of numbers from 0."""
+    """Layers it acts on: the last, all, or a list of numbers from 0."""
 
     @field_validator("layers", mode="before")
     @classmethod

@@ -18,21 +18,21 @@ from unbraid.models.constraints.base import EPSILON, Constraint, over_tokens
 
 
 class HeadUsage(Constraint):
-    """Penalise even use of heads: the entropy of how much of the layer's output each one writes.
+    """Penalise even use of heads: the entropy of how much of the layer's output each head writes.
 
-    Example
-    -------
-    >>> import torch
-    >>> from unbraid.models.constraints import HeadUsage
-    >>> written = torch.ones(1, 2, 4, 3, 8)  # m b h t d: four heads, all alike
-    >>> HeadUsage().cost(torch.ones(2, 3, dtype=torch.bool), written=written)
-    tensor([1.])
+    Examples
+    --------
+    >>> import torch, unbraid as ub
+    >>> written = torch.ones(1, 2, 4, 3, 8)  # member, sequence, head, token, dimension: four heads, all alike
+    >>> cost = ub.HeadUsage().cost(torch.ones(2, 3, dtype=torch.bool), written=written)
+    >>> round(cost.item(), 4)
+    1.0
     """
 
     weight: PerMemberFloat = Field(default=0.02, ge=0)
-    """Factor of the cost in the loss; raising it enforces the constraint harder."""
+    """Factor of the cost in the loss; raising it concentrates the work on fewer heads."""
     form: Literal["corrected", "published"] = "corrected"
-    """The corrected cost, or as published."""
+    """corrected: entropy of what heads write, as a share of its maximum. published: of what they read, in nats."""
 
     @property
     def needs(self) -> tuple[str, ...]:

@@ -28,23 +28,26 @@ TINY = 1e-9
 
 
 class Independence(Constraint):
-    """Penalise mutual information between what two heads read.
+    """Penalise the mutual information between what two heads read, in the mean over all pairs.
 
-    Example
-    -------
-    >>> import torch
-    >>> from unbraid.models.constraints import Independence
-    >>> alone = torch.randn(1, 5, 1, 3, 8)  # m b h t e: a single head has no pair
-    >>> Independence().cost(alone, torch.ones(5, 3, dtype=torch.bool))
-    tensor([0.])
+    corrected: lowers InfoNCE's bound from below, log B - CE, which promises nothing about the information itself.
+    published: lowers CE, which raises that bound and rewards dependence. club: lowers CLUB's bound from above
+    (Cheng et al. 2020).
+
+    Examples
+    --------
+    >>> import torch, unbraid as ub
+    >>> single = torch.randn(1, 5, 1, 3, 8)  # member, sequence, head, token, dimension: one head has no pair
+    >>> ub.Independence().cost(single, torch.ones(5, 3, dtype=torch.bool)).tolist()
+    [0.0]
     """
 
     weight: PerMemberFloat = Field(default=0.05, ge=0)
-    """Factor of the cost in the loss; raising it enforces the constraint harder."""
+    """Factor of the cost in the loss; raising it enforces the constraint more strongly."""
     form: Literal["corrected", "published", "club"] = "corrected"
-    """The corrected InfoNCE bound, the bound as published (which rewards dependence), or CLUB."""
+    """Which estimate of the mutual information: InfoNCE (corrected, or with the published sign) or CLUB."""
     temperature: float = Field(default=0.2, gt=0)
-    """Of InfoNCE's softmax over cosines; lower contrasts harder."""
+    """Temperature of InfoNCE's softmax over cosines, above 0; lower contrasts more sharply."""
 
     def cost(self, output: Float[Tensor, "m b h t e"], mask: Bool[Tensor, "b t"]) -> Float[Tensor, "m"]:
         z = normalize(over_tokens(output, mask), dim=-1)

@@ -19,21 +19,20 @@ from unbraid.models.constraints.base import Constraint, over_tokens, pairs
 
 
 class Orthogonality(Constraint):
-    """Penalise heads that write in one direction: the squared cosine between any two.
+    """Penalise heads that write in the same direction: the squared cosine between any two.
 
-    Example
-    -------
-    >>> import torch
-    >>> from unbraid.models.constraints import Orthogonality
-    >>> written = torch.eye(4)[None, None, :, None]  # m b h t d: four heads, at right angles
-    >>> Orthogonality().cost(torch.ones(1, 1, dtype=torch.bool), written=written)
-    tensor([0.])
+    Examples
+    --------
+    >>> import torch, unbraid as ub
+    >>> written = torch.eye(4)[None, None, :, None]  # member, sequence, head, token, dimension: orthogonal heads
+    >>> ub.Orthogonality().cost(torch.ones(1, 1, dtype=torch.bool), written=written).tolist()
+    [0.0]
     """
 
     weight: PerMemberFloat = Field(default=0.1, ge=0)
-    """Factor of the cost in the loss; raising it enforces the constraint harder."""
+    """Factor of the cost in the loss; raising it pushes heads apart more."""
     form: Literal["corrected", "published"] = "corrected"
-    """The corrected cost, or as published."""
+    """corrected: cosines of what heads write, over pairs. published: of what they read, over the whole matrix."""
 
     @property
     def needs(self) -> tuple[str, ...]:

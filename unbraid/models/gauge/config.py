@@ -72,31 +72,33 @@ def families(irreps: str, width: int | None = None) -> tuple[Family, ...]:
 
 
 class FreeEnergy(Config):
-    """Belief updates in place of a feed-forward: natural gradient down prior · KL(q‖p) + alignment · Σ β KL.
+    """Belief updates of a `Gauge` model in place of a feed-forward layer: natural-gradient steps on a free energy.
 
-    Example
-    -------
-    >>> from unbraid.models import FreeEnergy, Gauge
-    >>> Gauge(free_energy=FreeEnergy(iterations=2)).free_energy.step
+        F = prior · KL(q ‖ p) + alignment · Σ_j β_ij KL(q_i ‖ q_j)
+
+    Examples
+    --------
+    >>> import unbraid as ub
+    >>> ub.Gauge(free_energy=ub.FreeEnergy(iterations=2)).free_energy.step
     0.1
     """
 
     iterations: int = Field(default=1, ge=1, le=1000)
-    """Descent steps a layer; time grows with it."""
+    """Gradient steps in a layer; time grows with it."""
     prior: float = Field(default=1.0, ge=0)
     """Weight α of the divergence from the prior; raising it keeps beliefs nearer to what their tokens say."""
     alignment: float = Field(default=1.0, ge=0)
     """Weight λ of the divergence from attended beliefs; raising it draws tokens together."""
     step: float = Field(default=0.1, gt=0)
-    """Where the learned step size of means begins; raising it moves beliefs farther a step."""
+    """Initial step size of means, which is learned; raising it moves beliefs farther in a step."""
     trust: float = Field(default=2.0, gt=0)
-    """Longest step of a mean, in standard deviations of its belief."""
+    """Longest step of a mean, in standard deviations of its belief; raising it allows larger steps."""
     covariance_rate: float = Field(default=0.05, ge=0)
-    """Step size of covariances as a share of that of means; 0: they stay."""
+    """Step size of covariances as a share of that of means; raising it moves them faster. 0: they stay."""
     covariance_trust: float = Field(default=0.1, gt=0)
-    """Longest relative step of a covariance."""
+    """Longest relative step of a covariance; raising it allows larger steps."""
     frame_step: float = Field(default=0.0, ge=0)
-    """Step size of frames, in radians a unit of gradient; 0: they stay."""
+    """Step size of frames, in radians per unit of gradient; raising it turns them farther. 0: they stay."""
     sign: Literal["corrected", "published"] = "corrected"
     """Gradients as derived; as published, that of β has the wrong sign and covariances take a quarter of their step."""
     prior_covariance: Literal["prior", "current"] = "prior"
@@ -104,19 +106,23 @@ class FreeEnergy(Config):
 
 
 class Gauge(ModelConfig):
-    """A gauge-equivariant transformer: tokens hold Gaussian beliefs in frames of their own; heads are irreps of SO(3).
+    """A gauge-equivariant transformer: tokens hold Gaussian beliefs in local frames; heads are irreps of SO(3).
 
-    Parameters
+    Attention weights are softmax(-KL / temperature) between beliefs, after rotation into a common frame. A head of
+    degree ℓ is 2ℓ+1 wide; `irreps` lists heads as e3nn writes them. Each bug of the published code is available as an
+    option.
+
+    Attributes
     ----------
-    irreps : str
-        Heads by degree, as e3nn writes them; a head of degree ℓ is 2ℓ+1 wide.
-    others
-        Each is described below its field.
+    width : int
+        Dimensions of all heads together.
+    head_labels : tuple of str
+        The degree of each head.
 
-    Example
-    -------
-    >>> from unbraid.models import Gauge
-    >>> config = Gauge(irreps="2x0e + 1x1e")
+    Examples
+    --------
+    >>> import unbraid as ub
+    >>> config = ub.Gauge(irreps="2x0e + 1x1e")
     >>> config.width, config.head_labels
     (5, ('ℓ0', 'ℓ0', 'ℓ1'))
     """
@@ -124,15 +130,15 @@ class Gauge(ModelConfig):
     kind: Literal["gauge"] = "gauge"
     """The architecture's name in the registry."""
     irreps: str = "5x0e + 3x1e + 1x2e"
-    """Heads of a layer by degree; more and higher ones make beliefs wider."""
+    """Heads of a layer by degree, as e3nn writes them; more and higher ones make beliefs wider."""
     d_model: int | None = Field(default=None, ge=1, le=1 << 16)
-    """Dimensions of all heads together, filled up with scalar heads; None: what `irreps` take."""
+    """Dimensions of all heads together, filled up with scalar heads; None: as many as `irreps` take."""
     layers: int = Field(default=1, ge=1, le=1024)
     """Number of layers; time and memory grow with it."""
     kappa: float = Field(default=1.0, gt=0)
     """Temperature of attention; lower is sharper."""
     temperature: Literal["head", "shared", "learned"] = "head"
-    """Of a head kappa · √width; of all heads kappa · d_model/11 ("shared", as published); or learned from the first."""
+    """head: kappa · √width. shared: kappa · d_model/11 for all heads, as published. learned: begins as `head`."""
     covariance: Literal["exact", "diagonal"] = "exact"
     """How covariances are transported: whole, or as published only their diagonal."""
     exponential: Literal["exact", "taylor"] = "exact"
@@ -144,7 +150,7 @@ class Gauge(ModelConfig):
     mean_deviation: float = Field(default=1.0, gt=0)
     """Standard deviation of tokens' means before training; raising it begins with sharper attention."""
     frame_deviation: float = Field(default=0.1, ge=0)
-    """Standard deviation of tokens' frames before training, in radians."""
+    """Standard deviation of tokens' frames before training, in radians; raising it begins with more varied frames."""
     positions: Literal["both", "frame", "mean", "none"] = "both"
     """What of a token its position changes: its frame, its mean, both or neither."""
     alibi: bool = False
@@ -152,9 +158,9 @@ class Gauge(ModelConfig):
     self_attention: bool = True
     """Whether a token attends to itself."""
     residual: bool = True
-    """Whether what heads read is added to a token's mean; false: it replaces it."""
+    """Whether the output of heads is added to a token's mean; false: it replaces the mean."""
     evolve_covariance: bool = True
-    """Whether covariances become those of the mixture that is read."""
+    """Whether covariances are replaced by those of the attended mixture."""
     free_energy: FreeEnergy | None = None
     """Belief updates after attention; None: no updates."""
     alignment: float = Field(default=0.0, ge=0)

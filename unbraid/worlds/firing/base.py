@@ -73,7 +73,17 @@ class Sampler(ABC):
 
 
 class Firing(Config, ABC):
-    """The settings of a rule."""
+    """The base class of firing rules: which planted features of a `Superposition` fire together.
+
+    A subclass implements `check`, which raises ValueError for features it cannot serve, and `sampler`, which draws.
+
+    Examples
+    --------
+    >>> import unbraid as ub
+    >>> rule: ub.Firing = ub.Correlated(rank=2, correlation=0.5)
+    >>> ub.Superposition(n_features=64, dimensions=32, firing=rule).probabilities.shape
+    torch.Size([64])
+    """
 
     @abstractmethod
     def check(self, population: Population) -> None:
@@ -106,27 +116,23 @@ def _smallest(size: int) -> type[np.integer]:
 
 
 class Independent(Firing):
-    """Every feature of a `Superposition` fires on its own, whatever the others do.
+    """Every planted feature fires on its own, whatever the others do.
 
         corrected   p_i = active · decay^i / Σ_j decay^j    `active` features fire on average
-        published   p_i = active · decay^i / n              never rescaled: .971 instead of 5 at the defaults
-
-    Parameters
-    ----------
-    form : str
-        `corrected`, or `published` as in the superposition study.
+        published   p_i = active · decay^i / n              not rescaled: 0.971 instead of 5 at the defaults
 
     Examples
     --------
     >>> import unbraid as ub
-    >>> world = ub.Superposition(firing={"kind": "independent", "form": "published"})
+    >>> world = ub.Superposition(firing=ub.Independent(form="published"))
     >>> round(float(world.probabilities.sum()), 3)
     0.971
     """
 
     kind: Literal["independent"] = "independent"
+    """The rule's name in a configuration."""
     form: Literal["corrected", "published"] = "corrected"
-    """`published` does not rescale the probabilities, so that fewer than `active` features fire."""
+    """published: not rescaled, so that fewer than `active` features fire, as in the superposition study's code."""
 
     def check(self, population: Population) -> None:
         population.check_rate(self.sampler(population).probabilities()[0])

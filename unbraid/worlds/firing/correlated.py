@@ -37,35 +37,31 @@ ALMOST_ALWAYS = 1 - 1e-12  # certainty would be an infinite rate
 
 
 class Correlated(Firing):
-    """Features of a `Superposition` that fire together more often than by chance.
+    """Planted features that fire together more often than by chance.
 
-    Parameters
-    ----------
-    form : str
-        `corrected`: a Gaussian copula per sample. `published`: one Gaussian draw sets the rates of a whole batch.
-    rank : int
-        0: a random correlation matrix, n × n, with a correlation of about .05 a pair at 512 features (at most 4096).
-        Above 0: that many shared factors, and no n × n matrix.
-    correlation : float, optional
-        With a rank above 0, the latent correlation of two features with the same loadings; 0 to 1.
+    Each sample draws a Gaussian vector with correlated entries; feature i fires where its entry is high enough. Each
+    feature fires exactly as often as under `Independent`. With `rank` 0 the correlations are a random n × n matrix,
+    for at most 4096 features; a pair at 512 features has about 0.05. With `rank` above 0 they come from that many
+    shared factors.
 
     Examples
     --------
     >>> import unbraid as ub
-    >>> rule = {"kind": "correlated", "rank": 1, "correlation": 0.9}
+    >>> rule = ub.Correlated(rank=1, correlation=0.9)
     >>> world = ub.Superposition(dimensions=4, n_features=2, decay=1.0, active=1.0, firing=rule)
-    >>> fired = world.batch(0, 10_000).truth.to_dense()[0] > 0
-    >>> float(fired.all(1).float().mean()) > 0.3  # chance is .5² = .25
+    >>> fired = world.batch(position=0, size=10_000).truth.to_dense()[0] > 0
+    >>> float(fired.all(1).float().mean()) > 0.3  # chance is 0.5² = 0.25
     True
     """
 
     kind: Literal["correlated"] = "correlated"
+    """The rule's name in a configuration."""
     form: Literal["corrected", "published"] = "corrected"
-    """`published` draws the latents once a batch instead of once a sample."""
+    """published: one Gaussian draw sets the rates of a whole batch, as in the superposition study's code."""
     rank: int = Field(default=0, ge=0)
-    """Shared factors behind the features; more make pairs differ more in how often they fire together. 0: n × n."""
+    """Number of shared factors; more make pairs differ more in how often they fire together. 0: an n × n matrix."""
     correlation: float | None = Field(default=None, ge=0, lt=1)
-    """The share of a latent's variance that the factors explain; raising it makes features fire together more often."""
+    """Share of variance that the factors explain, from 0 to below 1; higher fires together more. Needed if rank > 0."""
 
     @model_validator(mode="after")
     def check_settings(self) -> Self:

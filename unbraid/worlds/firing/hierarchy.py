@@ -19,33 +19,28 @@ from unbraid.worlds.firing.base import Cells, Firing, Population, Sampler, fire_
 
 
 class Hierarchy(Firing):
-    """Features of a `Superposition` that presuppose others: a child fires only with its parent.
+    """Planted features with parents: a child fires only in samples in which its parent fires.
 
-    Parameters
-    ----------
-    children : int
-        Children of each parent; as many parents as the number of features allows.
-    child_probability : float
-        How often a child fires when its parent does; with `exclusive`, how often one of them does.
-    exclusive : bool
-        Whether at most one child of a parent fires at a time.
+    Of n features, ⌊n / (children + 1)⌋ are parents. Features without a parent come first, then the children, parent by
+    parent; `Superposition.parents` lists them. Dictionaries on such a world may show absorption.
 
     Examples
     --------
     >>> import unbraid as ub
-    >>> rule = {"kind": "hierarchy", "children": 2}
+    >>> rule = ub.Hierarchy(children=2)
     >>> world = ub.Superposition(dimensions=8, n_features=6, decay=0.9, active=2.0, firing=rule)
     >>> world.parents.tolist()
     [-1, -1, 0, 0, 1, 1]
     """
 
     kind: Literal["hierarchy"] = "hierarchy"
+    """The rule's name in a configuration."""
     children: int = Field(default=4, ge=1)
-    """Children of each parent; more leave fewer features without a parent."""
+    """Number of children of each parent; more leave fewer features without a parent."""
     child_probability: float = Field(default=0.5, gt=0, le=1)
-    """How often a child fires when its parent does; at 1 a child cannot be told from its parent."""
+    """Probability that a child fires when its parent does; at 1, all children fire whenever their parent does."""
     exclusive: bool = False
-    """Whether siblings exclude each other: `child_probability` is then how often one of them fires."""
+    """Whether at most one child of a parent fires at a time: one of them does, with `child_probability`."""
 
     def check(self, population: Population) -> None:
         if self.children >= population.n_features:

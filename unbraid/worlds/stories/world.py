@@ -39,31 +39,21 @@ SIZES = ("people", "places", "things", "rounds")
 
 
 class Stories(Config):
-    """A world of small stories with questions, for training transformers whose heads can be held against a known truth.
+    """Small stories with questions in the manner of bAbI: a world to train transformers on.
 
-    Parameters
-    ----------
-    task : str
-        `one_fact`, `two_facts`, `counting`, `ratio`, `coreference` or `path`.
-    layout : str
-        `together`: a sequence is a story with all its questions. `single`: the statements so far and one question.
-    examples : int, optional
-        Train on this many sequences in epochs, instead of new ones in every batch.
-    people, places, things, rounds : int, optional
-        Sizes of a story; those left out are the task's own. `rounds` is the number of questions.
-    seed : int
-        Of all random draws.
+    It knows what a language model's text does not tell: which statements an answer follows from, and the value of every
+    factor (who is where, who holds what) at every token. So attention heads and dictionaries can be checked against it.
 
     Attributes
     ----------
     vocabulary : tuple of str
-        The words by their token id; 0 is padding.
+        The words by token id; 0 is padding.
     answers : tuple of str
-        The classes of answers.
+        The possible answers by class number.
     factors : dict of str to tuple of str
-        The factors known at every token, and what their values mean.
+        The factors known at every token, and the names of their values.
     length : int
-        Tokens of the longest sequence there can be.
+        Tokens of the longest possible sequence.
 
     Examples
     --------
@@ -79,22 +69,23 @@ class Stories(Config):
     """
 
     kind: Literal["stories"] = "stories"
+    """The world's name in a configuration."""
     task: Literal["one_fact", "two_facts", "counting", "ratio", "coreference", "path"] = "one_fact"
-    """What the stories are about and what is asked; docs/stories.md has an example of each."""
+    """What the stories are about and what is asked; docs/stories.md shows an example of each."""
     layout: Literal["together", "single"] = "together"
-    """A sequence holds a story with all its questions (`together`), or statements and one question (`single`)."""
+    """together: a sequence is a story with all its questions. single: the statements so far and one question."""
     examples: int | None = Field(default=None, ge=1, le=1 << 20)
-    """Sequences to train on, reshuffled each epoch; fewer are easier to learn by heart. None: every batch is new."""
+    """Number of training sequences, reshuffled each epoch; fewer are easier to memorise. None: every batch is new."""
     people: int | None = None
-    """How many people there are; more make stories harder to follow. None: the task's default, as for all sizes."""
+    """Number of people; more make stories harder to follow. None: the task's default, as for all sizes below."""
     places: int | None = None
-    """How many places there are; more make guessing harder."""
+    """Number of places; more make guessing harder."""
     things: int | None = None
-    """How many things can be carried; more make stories harder to follow."""
+    """Number of things that can be carried; more make stories harder to follow."""
     rounds: int | None = None
-    """Questions in a story; more make it longer."""
+    """Number of questions in a story; more make it longer."""
     seed: int = Field(default=0, ge=0, lt=1 << 63)
-    """Another seed tells other stories."""
+    """Another seed gives other stories."""
 
     @field_validator("task", mode="before")
     @classmethod
@@ -142,7 +133,7 @@ class Stories(Config):
         return [vocabulary[token] for token in tokens.tolist()]
 
     def batch(self, position: int, size: int, split: str = "train") -> StoryBatch:
-        """Batch number `position` of a split: b = `size` sequences of t tokens with q questions each.
+        """Draw batch number `position` of a split: b = `size` sequences of t tokens with q questions each.
 
         Parameters
         ----------
@@ -150,14 +141,15 @@ class Stories(Config):
             Which batch, from 0; the same position always gives the same batch.
         size : int
             Sequences in the batch. With `examples`, the last training batch of an epoch may hold fewer.
-        split : str
-            Any name; different splits are drawn apart.
+        split : str, default "train"
+            Any name; each split has its own random stream.
 
         Returns
         -------
         StoryBatch
-            `tokens` (b, t), `asked` and `answers` (b, q), `support` (b, q, t), `mask` (b, t) and
-            `factors` (a dictionary of (b, t)).
+            Token ids `tokens` (b, t) and `mask` (b, t), false at padding; `asked` (b, q), the positions of the question
+            marks, and `answers` (b, q); `support` (b, q, t), true on the statements that an answer follows from; and
+            `factors`, a dict of integer tensors (b, t), -1 where a factor has no value.
         """
         if position < 0 or size < 1:
             raise UserError(

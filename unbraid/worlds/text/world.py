@@ -44,32 +44,16 @@ class TextBatch:
 
 
 class Text(Config):
-    """A text cut into tokens, each asked for the next one: a world for language models, without planted factors.
-
-    Parameters
-    ----------
-    text : str
-        `primer` (a small text in this package), `wikitext-2`, or the path of a UTF-8 file or of a folder with
-        train.txt and valid.txt. Of a single file the last tenth is for validation.
-    units : str
-        What a token is: `characters`, or byte pairs (`bpe`).
-    tokens : int, optional
-        How many byte pairs are learned, 257 or more; 1024 by default.
-    context : int
-        Tokens of a window.
-    characters, validation : int, optional
-        Use only this many characters of the training text, and of the validation text.
-    seed : int
-        Of the windows that are drawn.
+    """A text cut into tokens, each of which predicts the next: a world to train language models on.
 
     Attributes
     ----------
     vocabulary : tuple of str
-        The tokens by their number; 0 is padding.
+        The tokens by id; 0 is padding.
     tokenized : Tokenized
-        Both parts of the text as numbers, and the tokenizer.
+        The training and validation parts as token ids, and the tokenizer.
     characters_per_token : float
-        In the validation text.
+        Mean number of characters in a token of the validation part.
 
     Examples
     --------
@@ -83,18 +67,19 @@ class Text(Config):
     """
 
     kind: Literal["text"] = "text"
+    """The world's name in a configuration."""
     text: str = "primer"
-    """`primer`, `wikitext-2`, or the path of a UTF-8 file or of a folder with train.txt and valid.txt."""
+    """`primer` (a small text in this package), `wikitext-2`, a UTF-8 file, or a folder with train.txt and valid.txt."""
     units: Literal["characters", "bpe"] = "characters"
-    """What a token is: a character, or a byte pair."""
+    """What a token is: a character, or a byte pair (BPE)."""
     tokens: int | None = Field(default=None, gt=BYTES, le=1 << 20)
-    """How many byte pairs are learned; more make each token longer. None: 1024."""
+    """Number of byte-pair tokens, 257 or more; more make each token longer. None: 1024."""
     context: int = Field(default=64, ge=2, le=1 << 16)
-    """Tokens of a window; more let a model look further back, and cost more."""
+    """Tokens in a window; more let a model look further back, and cost more."""
     characters: int | None = Field(default=None, ge=1)
-    """Characters of the training text that are used, the first ones. None: all."""
+    """Use only this many characters of the training text, the first ones. None: all."""
     validation: int | None = Field(default=None, ge=1)
-    """Characters of the validation text that are used, the first ones; fewer make evaluation faster. None: all."""
+    """Use only this many characters of the validation text, the first ones; fewer evaluate faster. None: all."""
     seed: int = Field(default=0, ge=0, lt=1 << 63)
     """Another seed draws other windows."""
 
@@ -150,7 +135,20 @@ class Text(Config):
         return [vocabulary[token] for token in tokens.tolist()]
 
     def batch(self, position: int, size: int) -> TextBatch:
-        """Windows to learn from, drawn with replacement."""
+        """Draw training windows, with replacement.
+
+        Parameters
+        ----------
+        position : int
+            Which batch, from 0; the same position always gives the same batch.
+        size : int
+            b, the number of windows.
+
+        Returns
+        -------
+        TextBatch
+            Token ids `tokens` (b, context) and `answers` (b, context), the token after each.
+        """
         if position < 0 or size < 1:
             raise UserError(
                 f"batch {position} of size {size} was asked for; accepted: a position from 0, a size from 1"
