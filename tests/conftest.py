@@ -29,11 +29,11 @@ def rng():
 
 @pytest.fixture
 def undrawn(monkeypatch):
-    """Reports with an empty picture, for tests of what is written, or of what has nothing to do with reports."""
-    from unbraid.reports.canvas import Picture, Plate
+    """Reports with an empty figure, for tests of what is written, or of what has nothing to do with reports."""
+    from unbraid.reports.canvas import Figure, Section
 
-    plate = Plate("Scores", "A caption", [Picture("nothing", b"", "nothing")])
-    monkeypatch.setattr("unbraid.reports.page.draw", lambda findings: [plate])
+    section = Section("Scores", "A caption", [Figure("nothing", b"", "nothing")])
+    monkeypatch.setattr("unbraid.reports.page.draw", lambda results: [section])
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def pretend_to_capture(keep_as_shards):
         if source is not None:
             keep_as_shards(source.folder, torch.randn(400, 12))
             manifest = read_manifest(source.folder)
-            told = {"model": source.model, "text": source.text, "site": source.site, "dtype": source.dtype}
-            manifest.model_copy(update={"origin": manifest.origin.model_copy(update=told)}).write(source.folder)
+            described = {"model": source.model, "text": source.text, "site": source.site, "dtype": source.dtype}
+            manifest.model_copy(update={"origin": manifest.origin.model_copy(update=described)}).write(source.folder)
 
     return pretend

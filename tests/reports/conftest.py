@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from unbraid.config import to_toml
-from unbraid.reports.canvas import Plate
-from unbraid.reports.figures import draw
-from unbraid.reports.findings import Findings
+from unbraid.reports.canvas import Section
+from unbraid.reports.sections import draw
+from unbraid.reports.run_results import RunResults
 from unbraid.reports.page import write_report
 from unbraid.storage.files import json_bytes, write_arrays, write_bytes, write_json
 from unbraid.storage.runs import Run
@@ -187,12 +187,12 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
 
 
 @pytest.fixture(scope="module")
-def plates(findings: Findings) -> list[Plate]:
-    """All there are of a module's findings, drawn once for all its tests that only look at them."""
-    return draw(findings)
+def sections(results: RunResults) -> list[Section]:
+    """All there are of a module's results, drawn once for all its tests that only look at them."""
+    return draw(results)
 
 
 @pytest.fixture(scope="module")
-def plate(plates: list[Plate]) -> Callable[[str], Plate]:
+def section(sections: list[Section]) -> Callable[[str], Section]:
     """The one of this heading."""
-    return {one.heading: one for one in plates}.__getitem__
+    return {one.heading: one for one in sections}.__getitem__

@@ -2,7 +2,7 @@
 
 import pytest
 
-from unbraid.reports.findings import read_findings
+from unbraid.reports.run_results import read_results
 from unbraid.reports.sentences import details, error_bar, said, what_was_run
 from unbraid.storage.files import write_json
 
@@ -21,7 +21,7 @@ from unbraid.storage.files import write_json
     ids=str,
 )
 def test_the_error_bar_says_what_it_covers(make_run, changes, expected):
-    assert expected in error_bar(read_findings(make_run(**changes)))
+    assert expected in error_bar(read_results(make_run(**changes)))
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_recovery_is_placed_between_chance_and_ceiling(make_run, scores, expecte
     written = run.scores()
     written["settings"][0]["metrics"]["mmcs"] |= scores
     write_json(run.path / "scores.json", written)
-    assert expected in " ".join(details(read_findings(run)))
+    assert expected in " ".join(details(read_results(run)))
 
 
 def test_swept_settings_are_said_with_all_their_values():

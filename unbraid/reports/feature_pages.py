@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from unbraid.config import JsonDict
 from unbraid.reports import markup
-from unbraid.reports.canvas import Plate
-from unbraid.reports.findings import Findings
+from unbraid.reports.canvas import Section
+from unbraid.reports.run_results import RunResults
 from unbraid.reports.histograms import histogram
-from unbraid.reports.line_words import FEATURES
+from unbraid.reports.matching_words import FEATURES
 from unbraid.reports.markup import Group, escape
 from unbraid.reports.words import number
 
@@ -19,10 +19,10 @@ WARM, COLD = "230, 159, 0", "86, 180, 233"
 """Of what fires, and of what is below 0, as red, green and blue."""
 
 
-def pages(findings: Findings) -> Plate:
-    """The cards of the first settings, each in its first replicate; no pictures, as they are HTML."""
-    shown = findings.settings[:SHOWN] if findings.is_line else []
-    found = [(one, cards) for one in shown if (cards := findings.card(one).get("pages"))]
+def pages(results: RunResults) -> Section:
+    """The cards of the first settings, each in its first replicate; no figures, as they are HTML."""
+    shown = results.settings[:SHOWN] if results.is_line else []
+    found = [(one, cards) for one in shown if (cards := results.card(one).get("pages"))]
     parts = [
         _titled(f"{one.label}, first replicate", "".join(map(card, cards)), place > 0)
         for place, (one, cards) in enumerate(found)
@@ -33,7 +33,7 @@ def pages(findings: Findings) -> Plate:
         "underlined, and its value shows when the pointer rests on it. The bars count the tokens at which it fires, "
         "by how strongly; the dashed line is the cut above which it counts as saying its concept."
     )
-    return Plate("Features one can look at", caption, [], "".join(parts))
+    return Section("Features one can look at", caption, [], "".join(parts))
 
 
 def _titled(name: str, cards: str, folded: bool) -> str:
@@ -84,8 +84,8 @@ def _word(word: str, value: float, most: float) -> str:
     share = abs(value) / most
     ground = f"rgba({WARM if value > 0 else COLD}, {max(FAINTEST, STRONGEST * share):.2f})"
     strongest = ' class="strongest"' if abs(value) == most else ""
-    told = f"{value:.3g}".replace("-", "−")
-    return f'<span{strongest} style="background: {ground}" title="{told}">{escape(word)}</span>'
+    described = f"{value:.3g}".replace("-", "−")
+    return f'<span{strongest} style="background: {ground}" title="{described}">{escape(word)}</span>'
 
 
 def _neighbours(found: Sequence[JsonDict]) -> str:

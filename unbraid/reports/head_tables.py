@@ -1,14 +1,14 @@
 """Tables of single heads: where each looks, what it is needed for, how much it is used."""
 
 from unbraid.reports import markup
-from unbraid.reports.findings import Findings
+from unbraid.reports.run_results import RunResults
 from unbraid.reports.markup import Group
 from unbraid.reports.tasks import Row, Task
 from unbraid.reports.words import MISSING
 
 COLUMNS = {
     "support": "support",
-    "support_untaught": "untaught",
+    "support_untaught": "untrained",
     "spread": "spread",
     "importance": "importance",
     "needed": "needed",
@@ -25,10 +25,10 @@ MEANING = (
 )
 
 
-def head_table(findings: Findings, task: Task, row: Row) -> str:
+def head_table(results: RunResults, task: Task, row: Row) -> str:
     """Every head of the first replicate, folded away."""
     stack, place = row.setting.places[0]
-    tables = {name: findings.tables[stack][name][place] for name in COLUMNS if name in findings.tables[stack]}
+    tables = {name: results.tables[stack][name][place] for name in COLUMNS if name in results.tables[stack]}
     if "support" not in tables:
         return ""
     layers, heads = tables["support"].shape
@@ -36,7 +36,7 @@ def head_table(findings: Findings, task: Task, row: Row) -> str:
         Group([[f"head {layer}.{head}", *_cells(tables, layer, head)] for head in range(heads)], f"Layer {layer}")
         for layer in range(layers)
     ]
-    uniform = float(findings.tables[stack]["uniform"][place])
+    uniform = float(results.tables[stack]["uniform"][place])
     meaning = markup.paragraph(
         f"{MEANING} A head that looks at every token alike has a support of {uniform:.3f}.", "soft"
     )

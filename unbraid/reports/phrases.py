@@ -35,7 +35,7 @@ def phrase(value: Any) -> str:
     return "–" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def said_of_all(config: JsonDict, group: str) -> list[str]:
+def enabled_sentence(config: JsonDict, group: str) -> list[str]:
     """A sentence on what of a group of settings is on in any setting, as mechanisms or constraints; none if nothing is.
 
     A case is kept as it was written: what it leaves out has its default, and of a form this is said by name.

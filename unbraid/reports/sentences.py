@@ -4,8 +4,8 @@ from unbraid.config import REPLICATES, JsonDict
 from unbraid.metrics.catalog import FOUND
 from unbraid.reports import line_sentences, model_sentences, text_sentences
 from unbraid.reports.configurations import flat_sweep, is_line, is_taught, is_text, sweep_size
-from unbraid.reports.findings import Findings, Setting
-from unbraid.reports.phrases import phrase, said, said_of_all
+from unbraid.reports.run_results import RunResults, Setting
+from unbraid.reports.phrases import phrase, said, enabled_sentence
 from unbraid.reports.words import count, estimate, interval, number
 
 NO_TRUTH = "No truth was planted in them: MMCS and the other scores against a truth are left out."
@@ -16,11 +16,11 @@ def what_was_run(config: JsonDict) -> list[str]:
     settings, replicates = sweep_size(config)
     grid = f" ({count(settings, 'setting')} × {count(replicates, 'replicate')})" if settings * replicates > 1 else ""
     if is_taught(config):
-        return [*model_sentences.what_was_taught(config, settings * replicates, grid), *_compared(config)]
+        return [*model_sentences.what_was_trained(config, settings * replicates, grid), *_compared(config)]
     if is_line(config):
         return [*line_sentences.what_was_learned(config, settings, replicates), *_compared(config)]
     if is_text(config):
-        return [*text_sentences.what_was_taught(config, settings * replicates, grid), *_compared(config)]
+        return [*text_sentences.what_was_trained(config, settings * replicates, grid), *_compared(config)]
     if "baseline" in config or "embedding" in config:
         return [_untrained(config, settings * replicates, grid), _world(config), *_compared(config)]
     trained = (
@@ -29,26 +29,26 @@ def what_was_run(config: JsonDict) -> list[str]:
         f"{said(config, 'training.batch')} samples at learning rate {said(config, 'training.learning_rate')}."
     )
     scale = [f"Scale: {config['scale']}."] if config.get("scale") else []
-    return [*scale, trained, _world(config), *said_of_all(config, "mechanisms"), *_compared(config)]
+    return [*scale, trained, _world(config), *enabled_sentence(config, "mechanisms"), *_compared(config)]
 
 
-def headline(findings: Findings) -> str:
+def headline(results: RunResults) -> str:
     """The best setting's recovery, against chance and ceiling."""
-    if findings.is_taught:
-        return model_sentences.headline(findings)
-    if findings.is_line:
-        return line_sentences.headline(findings)
-    if findings.is_text:
-        return text_sentences.headline(findings)
-    best = findings.best()
-    if "embedding" in findings.config:
-        return _evenest(findings)
+    if results.is_taught:
+        return model_sentences.headline(results)
+    if results.is_line:
+        return line_sentences.headline(results)
+    if results.is_text:
+        return text_sentences.headline(results)
+    best = results.best()
+    if "embedding" in results.config:
+        return _evenest(results)
     if best is None:
         return "No setting has an MMCS: nothing can be said about recovery."
-    if not findings.is_planted:
-        return _unplanted(findings, best)
+    if not results.is_planted:
+        return _unplanted(results, best)
     score = best.scores["mmcs"]
-    amount = len(findings.settings)
+    amount = len(results.settings)
     subject = f"Best of {amount} settings: {best.label}" if amount > 1 else "The dictionary"
     against = [
         f"{what} {number('mmcs', value)}"
@@ -59,74 +59,74 @@ def headline(findings: Findings) -> str:
     return f"{subject} recovers MMCS {estimate('mmcs', score)}{where}."
 
 
-def _unplanted(findings: Findings, best: Setting) -> str:
+def _unplanted(results: RunResults, best: Setting) -> str:
     """What can be said without a truth, and what cannot."""
-    amount = len(findings.settings)
+    amount = len(results.settings)
     subject = f"Best of {amount} settings: {best.label}" if amount > 1 else "The dictionary"
     shown = estimate("explained_variance", best.scores["explained_variance"])
     return f"{subject} explains {shown} of the variance, with L0 {number('l0', best.value('l0'))}. {NO_TRUTH}"
 
 
-def details(findings: Findings) -> list[str]:
+def details(results: RunResults) -> list[str]:
     """What else a reader wants to know at once: how far from chance, how many features, against the first setting."""
-    if findings.is_taught:
-        return model_sentences.details(findings)
-    if findings.is_line:
-        return line_sentences.details(findings)
-    if findings.is_text:
-        return text_sentences.details(findings)
-    best = findings.best()
-    if best is None or not findings.is_planted:
+    if results.is_taught:
+        return model_sentences.details(results)
+    if results.is_line:
+        return line_sentences.details(results)
+    if results.is_text:
+        return text_sentences.details(results)
+    best = results.best()
+    if best is None or not results.is_planted:
         return []
     meaning = "MMCS is the mean cosine of each planted feature with the learned feature most like it."
-    sentences = [meaning, _place(best), _recovered(findings, best), _against_first(findings, best), _picked(findings)]
+    sentences = [meaning, _place(best), _recovered(results, best), _against_first(results, best), _picked(results)]
     return [sentence for sentence in sentences if sentence]
 
 
-def error_bar(findings: Findings) -> str:
+def error_bar(results: RunResults) -> str:
     """What the replicates differ in, and so what the interval can and cannot speak for."""
-    pairs = [replicate.split("/") for setting in findings.settings for replicate in setting.replicates]
+    pairs = [replicate.split("/") for setting in results.settings for replicate in setting.replicates]
     worlds, models, seeds = (len({pair[place] for pair in pairs}) for place in (0, len(pairs[0]) // 2, -1))
-    most = max(len(setting.replicates) for setting in findings.settings)
+    most = max(len(setting.replicates) for setting in results.settings)
     if most < 2:
-        again = "capture.seed" if findings.is_line else "seed"
+        again = "capture.seed" if results.is_line else "seed"
         once = "Each setting was trained once, so there are no intervals: differences may be luck."
         return f"{once} Sweep {again} for more."
     bar = f"Intervals are 95 % bootstrap intervals of the mean over {most} replicates, which differ in"
-    if findings.is_taught:
+    if results.is_taught:
         return f"{bar} {model_sentences.replicated(worlds, seeds)}"
-    if findings.is_line:
+    if results.is_line:
         return f"{bar} {line_sentences.replicated(worlds, models, seeds)}"
-    if findings.is_text:
+    if results.is_text:
         return f"{bar} {text_sentences.replicated(worlds, seeds)}"
     if worlds > 1 and seeds > 1:
         return f"{bar} world.seed ({worlds} planted worlds with their data) and seed ({seeds} initialisations)."
     if worlds > 1:
         return f"{bar} world.seed: other planted directions and data, the same seed for the initialisation."
-    if not findings.is_planted:
+    if not results.is_planted:
         return f"{bar} seed: the initialisation. All share the same activations; other texts may differ by more."
     return f"{bar} seed: the initialisation. All share one planted world and its data; other worlds may differ by more."
 
 
 def _untrained(config: JsonDict, amount: int, grid: str) -> str:
-    """Baselines or pictures, and the samples they were given."""
+    """Baselines or figures, and the samples they were given."""
     batch = said(config, "data.batch")
     drawn = "in one draw" if batch == "all" else f"in batches of {batch}"
     samples = f"{said(config, 'data.samples')} samples, drawn {drawn}"
     if "embedding" in config:
-        return f"{count(amount, 'picture')}{grid} by {said(config, 'embedding.kind')} of {samples}."
+        return f"{count(amount, 'figure')}{grid} by {said(config, 'embedding.kind')} of {samples}."
     kinds = [one.get("kind") for one in flat_sweep(config).get("baseline", [config["baseline"]])]
     return f"{count(amount, 'baseline')}{grid} ({', '.join(dict.fromkeys(map(str, kinds)))}), each fitted to {samples}."
 
 
-def _evenest(findings: Findings) -> str:
-    """Between what the evenness of pictures lies."""
+def _evenest(results: RunResults) -> str:
+    """Between what the evenness of figures lies."""
     found = sorted(
-        ((value, one) for one in findings.settings if (value := one.value("evenness")) is not None),
+        ((value, one) for one in results.settings if (value := one.value("evenness")) is not None),
         key=lambda pair: pair[0],
     )
     if not found:
-        return "No picture has an evenness: nothing can be said about how points lie."
+        return "No figure has an evenness: nothing can be said about how points lie."
     ends = [f"{one.label} ({estimate('evenness', one.scores['evenness'])})" for _, one in (found[0], found[-1])]
     if len(found) == 1:
         return f"Evenness of {ends[0]}, where 1 is as even as uniform points."
@@ -177,26 +177,26 @@ def _place(best: Setting) -> str:
     return f"This is {100 * share:.0f} % of the way from a random dictionary to an oracle of the same size."
 
 
-def _picked(findings: Findings) -> str:
-    if len(findings.settings) <= 2:
+def _picked(results: RunResults) -> str:
+    if len(results.settings) <= 2:
         return ""
     return "It was picked by this very score: expect slightly less on fresh replicates."
 
 
-def _recovered(findings: Findings, best: Setting) -> str:
+def _recovered(results: RunResults, best: Setting) -> str:
     share = best.value("recovered")
     if share is None:
         return ""
-    planted = len(findings.probabilities(best))
+    planted = len(results.probabilities(best))
     own = f"{100 * share:.0f} % have a learned one of their own (cosine at least {FOUND})"
     return f"Of the {planted} planted features {own}."
 
 
-def _against_first(findings: Findings, best: Setting) -> str:
+def _against_first(results: RunResults, best: Setting) -> str:
     """How the best differs from the first setting; or, where it is the first of two, how the other does."""
-    two = len(findings.settings) == 2
-    for difference in findings.differences:
-        this, first = (findings.settings[difference[key]] for key in ("setting", "reference"))
+    two = len(results.settings) == 2
+    for difference in results.differences:
+        this, first = (results.settings[difference[key]] for key in ("setting", "reference"))
         if difference["metric"] == "mmcs" and difference["interval"] and (this is best or (two and first is best)):
             verdict = "not clearly different" if difference["verdict"] == "undecided" else difference["verdict"]
             who = f"Against {first.label} it is" if this is best else f"Against it {this.label} is"

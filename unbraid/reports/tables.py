@@ -14,10 +14,10 @@ from unbraid.config import JsonDict
 from unbraid.errors import UserError
 from unbraid.reports.configurations import is_line, sweep_size
 from unbraid.reports.equality import MARGIN, NO_VERDICT, at_equal_accuracy
-from unbraid.reports.findings import MOST_ROWS, Setting, badness, best_of, environment, figure_paths, read_setting
-from unbraid.reports.line_words import LEADING
+from unbraid.reports.run_results import MOST_ROWS, Setting, badness, best_of, environment, figure_paths, read_setting
+from unbraid.reports.matching_words import LEADING
 from unbraid.reports.sentences import what_was_run
-from unbraid.reports.words import MISSING, in_order, interval, number, seconds, wording
+from unbraid.reports.words import MISSING, in_order, interval, number, seconds, describe_metric
 from unbraid.storage.files import json_bytes
 from unbraid.storage.runs import Run
 
@@ -107,8 +107,8 @@ def _print_best(console: Console, run: Run, settings: Sequence[Setting]) -> None
     """Of very many settings the best few, and where the rest is."""
     leading = _leading(settings[0].scores)
     ranked = sorted(settings, key=lambda one: badness(leading, one.value(leading)))[:FEW_SETTINGS]
-    heading = wording(leading).label
-    table = _table("setting", [heading, "chance", *[wording(metric).label for metric in BESIDE[leading]]], [])
+    heading = describe_metric(leading).label
+    table = _table("setting", [heading, "chance", *[describe_metric(metric).label for metric in BESIDE[leading]]], [])
     for one in ranked:
         chance = one.scores[leading].chance if leading in one.scores else None
         cells = [number(leading, one.value(leading)), number(leading, chance)]
@@ -157,7 +157,7 @@ def _difference_table(settings: Sequence[Setting], differences: Sequence[JsonDic
 
 def _add_group(table: Table, metric: str, lines: Sequence[Sequence[str]], named: bool) -> None:
     """A metric and its lines under it; or its only line, when the setting needs no name."""
-    heading = Text(wording(metric).label, style="bold")
+    heading = Text(describe_metric(metric).label, style="bold")
     if named:
         table.add_row(heading)
     for first, *rest in lines:
@@ -203,7 +203,7 @@ def _best(run: Run) -> str:
     leading = _leading(settings[0]["metrics"])
     cards = [card["metrics"][leading] for card in settings]
     best = min((card for card in cards if card["value"] is not None), key=lambda card: badness(leading, card["value"]))
-    return f"{wording(leading).label} {number(leading, best['value'])} ({number(leading, best['chance'])})"
+    return f"{describe_metric(leading).label} {number(leading, best['value'])} ({number(leading, best['chance'])})"
 
 
 def _leading(scores: Mapping[str, object]) -> str:

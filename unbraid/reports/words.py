@@ -5,20 +5,20 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from unbraid.metrics.catalog import METRICS, Metric, find, parts
-from unbraid.reports.findings import Score, Setting
+from unbraid.reports.run_results import Score, Setting
 
 MISSING = "–"
 NOTHING = 1e-12
 
 
-def wording(metric: str) -> Metric:
+def describe_metric(metric: str) -> Metric:
     """The record of a metric; what has none keeps its own name."""
     return find(metric) or Metric(metric, metric, "", "", format="#.4g")
 
 
-def wording_of(metric: str, settings: Iterable[Setting]) -> Metric:
+def describe_metric_of(metric: str, settings: Iterable[Setting]) -> Metric:
     """The same, and nothing is said of a ceiling where none of these settings has one."""
-    record = wording(metric)
+    record = describe_metric(metric)
     scores = [setting.scores.get(record.ceiling_of or metric) for setting in settings]
     if record.unbounded is None or any(score is not None and score.ceiling is not None for score in scores):
         return record
@@ -36,7 +36,7 @@ def number(metric: str, value: float | None, signed: bool = False) -> str:
     """With the metric's digits, or one more than it takes to see that it is not 0."""
     if value is None or not math.isfinite(value):
         return MISSING
-    digits = wording(metric).format
+    digits = describe_metric(metric).format
     if abs(value) < NOTHING:
         return "0" if digits.startswith("#") else format(0.0, digits)
     text = format(value, digits).removesuffix(".")

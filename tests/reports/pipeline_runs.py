@@ -27,8 +27,8 @@ COMPARED = ("recovery", "recovery_share", "probe", "dci_disentanglement", "facto
 
 
 def concept(factor: str, value: str, verdict: str, features: Sequence[int], phi: float | None) -> JsonDict:
-    told = {"factor": factor, "value": value, "verdict": verdict, "features": list(features)}
-    return {**told, "phi": phi, "ceiling": 0.9, "share": 0.125}
+    described = {"factor": factor, "value": value, "verdict": verdict, "features": list(features)}
+    return {**described, "phi": phi, "ceiling": 0.9, "share": 0.125}
 
 
 def page(feature: int, verdict: str, concepts: Sequence[str], phi: float = 0.93) -> JsonDict:
@@ -73,7 +73,7 @@ def config(cases: Mapping[str, JsonDict], seeds: Sequence[int]) -> JsonDict:
     }
 
 
-def write_line(
+def write_pipeline(
     parent: Path,
     name: str = "line",
     cases: Mapping[str, JsonDict] = CASES,
@@ -130,15 +130,15 @@ def scores(cases: Sequence[str], seeds: Sequence[int], accuracy: Mapping[str, fl
 def _metric(metric: str, value: float, chance: float | None, ceiling: float | None, amount: int) -> JsonDict:
     """Replicates of a recovery are up to 0.02 apart; all other scores are the same in each."""
     apart = np.linspace(-0.01, 0.01, amount) if metric.startswith("recovery") and amount > 1 else np.zeros(amount)
-    told = {"value": value, "interval": [value - 0.01, value + 0.01] if amount > 1 else None}
-    return {**told, "chance": chance, "ceiling": ceiling, "members": (value + apart).tolist()}
+    described = {"value": value, "interval": [value - 0.01, value + 0.01] if amount > 1 else None}
+    return {**described, "chance": chance, "ceiling": ceiling, "members": (value + apart).tolist()}
 
 
 def _difference(index: int, metric: str, every: Sequence[Mapping[str, Mapping[int, float]]]) -> JsonDict:
     ours, first = ({str(key): value for key, value in one[metric].items()} for one in (every[index], every[0]))
     found = paired_difference(ours, first)
-    told = {"setting": index, "reference": 0, "metric": metric, "value": found.estimate.value}
-    return {**told, "interval": found.estimate.interval, "pairs": found.pairs, "verdict": found.verdict}
+    described = {"setting": index, "reference": 0, "metric": metric, "value": found.estimate.value}
+    return {**described, "interval": found.estimate.interval, "pairs": found.pairs, "verdict": found.verdict}
 
 
 def _write_stack(run: Run, stack: int, shown: bool) -> None:

@@ -61,7 +61,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Findings:
+class RunResults:
     """All that a finished run left on disk, except its weights."""
 
     run: Run
@@ -100,7 +100,7 @@ class Findings:
 
     @property
     def is_line(self) -> bool:
-        """Whether it is dictionaries of what taught models do, scored against the factors behind the stories."""
+        """Whether it is dictionaries of what trained models do, scored against the factors behind the stories."""
         return is_line(self.config)
 
     @property
@@ -130,7 +130,7 @@ class Findings:
 
     @cached_property
     def panels(self) -> list[Setting]:
-        """Those of them that have a picture of their own."""
+        """Those of them that have a figure of their own."""
         return self.spread(self.drawn, MOST_PANELS)
 
     def spread(self, settings: list[Setting], most: int) -> list[Setting]:
@@ -189,13 +189,13 @@ class Findings:
         return next((table for table in kept if table is not None), None)
 
 
-def read_findings(run: Run) -> Findings:
+def read_results(run: Run) -> RunResults:
     """Everything a report needs, or a refusal if the run is not finished."""
     state = run.status()["state"]
     if state != "finished":
         raise UserError(f"{run.path} is {state}; accepted: a finished run, so finish it with `{run.resume_command}`")
     scores = run.scores()
-    return Findings(
+    return RunResults(
         run,
         run.config(),
         [read_setting(index, setting) for index, setting in enumerate(run.settings())],

@@ -2,54 +2,54 @@
 
 import pytest
 
-from tests.reports.lines import CASES, write_line
-from tests.reports.pupils import write_models
+from tests.reports.pipeline_runs import CASES, write_pipeline
+from tests.reports.model_runs import write_models
 from unbraid.reports.equal_accuracy import equal_accuracy
 from unbraid.reports.equality import EQUAL, OPEN, UNEQUAL, UNKNOWN, equality
 from unbraid.reports.factors import factor_scores, group_of, members
-from unbraid.reports.findings import Findings, Score, Setting, read_findings
-from unbraid.reports.line_sentences import reached
-from unbraid.reports.line_words import CONCEPT_RULES, CONCEPTS, FEATURE_RULES, FEATURES
+from unbraid.reports.run_results import RunResults, Score, Setting, read_results
+from unbraid.reports.pipeline_sentences import reached
+from unbraid.reports.matching_words import CONCEPT_RULES, CONCEPTS, FEATURE_RULES, FEATURES
 from unbraid.reports.sentences import details, error_bar, headline, what_was_run
 from unbraid.reports.tables import print_run, print_runs
-from unbraid.reports.words import in_order, wording
+from unbraid.reports.words import in_order, describe_metric
 
 MODELS = {"plain": {}, "one head": {"model": {"heads": 1}}}
 
 
 @pytest.fixture(scope="module")
-def findings(tmp_path_factory: pytest.TempPathFactory) -> Findings:
-    return read_findings(write_line(tmp_path_factory.mktemp("lines")))
+def results(tmp_path_factory: pytest.TempPathFactory) -> RunResults:
+    return read_results(write_pipeline(tmp_path_factory.mktemp("lines")))
 
 
-def test_a_line_is_no_run_of_models_and_is_ranked_by_recovery(findings, tmp_path):
-    models = read_findings(write_models(tmp_path))
-    assert (findings.is_line, findings.is_taught, findings.leading) == (True, False, "recovery")
+def test_a_line_is_no_run_of_models_and_is_ranked_by_recovery(results, tmp_path):
+    models = read_results(write_models(tmp_path))
+    assert (results.is_line, results.is_taught, results.leading) == (True, False, "recovery")
     assert (models.is_line, models.is_taught, models.leading) == (False, True, "accuracy")
-    assert [setting.label for setting in findings.ranked()] == ["topk", "l1", "kmeans"]
+    assert [setting.label for setting in results.ranked()] == ["topk", "l1", "kmeans"]
 
 
-def test_the_probe_has_no_chance(findings):
+def test_the_probe_has_no_chance(results):
     """A random dictionary of the same activations has the same probe: it would say nothing."""
-    assert findings.settings[0].scores["probe"].chance is None
-    assert findings.settings[0].scores["recovery"].chance == 0.1
+    assert results.settings[0].scores["probe"].chance is None
+    assert results.settings[0].scores["recovery"].chance == 0.1
 
 
-def test_what_was_run_names_models_site_dictionaries_and_baselines(findings):
-    said = " ".join(what_was_run(findings.config))
+def test_what_was_run_names_models_site_dictionaries_and_baselines(results):
+    said = " ".join(what_was_run(results.config))
     assert said.startswith("5 models of 2 layers with 4 heads (softmax, causal), d_model 16")
     assert "World: stories, one_fact (" in said
-    assert "Recorded: blocks.0.hook_resid_post at every token of 200 stories that no model was taught on" in said
+    assert "Recorded: blocks.0.hook_resid_post at every token of 200 stories that no model was trained on" in said
     assert "Learned from these activations (3 settings × 5 replicates): 10 dictionaries of 64 features" in said
     assert "(relu or topk k 8), trained for 40 steps of 32 tokens" in said
     assert "and 5 baselines (kmeans features 32); scored on 500 tokens" in said
-    assert "Replicates are models taught from other seeds." in said
+    assert "Replicates are models trained from other seeds." in said
     assert "Mechanisms: sparsity (weight 1, form per_sample)." in said
     assert said.endswith("Compared: case = l1, topk or kmeans.")
 
 
 def test_where_cases_vary_the_model_there_are_more_models(tmp_path):
-    found = read_findings(write_line(tmp_path, cases=MODELS, accuracy={"one head": 0.6}))
+    found = read_results(write_pipeline(tmp_path, cases=MODELS, accuracy={"one head": 0.6}))
     said = " ".join(what_was_run(found.config))
     assert said.startswith("10 models of 2 layers with 4 or 1 heads")
     assert "10 dictionaries of 64 features (relu)" in said
@@ -63,37 +63,37 @@ def test_where_cases_vary_the_model_there_are_more_models(tmp_path):
 
 def test_of_many_settings_the_least_and_most_accurate_models_are_told(tmp_path):
     cases = {f"case {place}": {} for place in range(7)}
-    found = read_findings(write_line(tmp_path, cases=cases, seeds=[0], accuracy={"case 2": 0.9, "case 5": 0.6}))
+    found = read_results(write_pipeline(tmp_path, cases=cases, seeds=[0], accuracy={"case 2": 0.9, "case 5": 0.6}))
     assert reached(found)[0].endswith(": from 0.600 (case 5) to 0.900 (case 2).")
 
 
-def test_the_headline_is_the_best_recovery_beside_a_random_dictionary_and_the_probe(findings):
-    assert headline(findings) == (
+def test_the_headline_is_the_best_recovery_beside_a_random_dictionary_and_the_probe(results):
+    assert headline(results) == (
         "Best of 3 settings: topk recovers planted factors with φ 0.600 [0.590, 0.610], where a random dictionary has "
         "0.100 and a linear probe 0.900."
     )
-    said = " ".join(details(findings))
+    said = " ".join(details(results))
     assert "It tells place (0.900, probe 0.975) best and place of … (0.300, probe 0.825) worst." in said
     assert "Of the concepts 50 % have one feature of their own, and 25 % are missed." in said
     assert "equally well" not in said
-    assert reached(findings) == [
+    assert reached(results) == [
         "The models answer 0.800 [0.790, 0.810] of the questions right, where a rule of thumb has 0.590."
     ]
 
 
-def test_replicates_are_models(findings, tmp_path):
-    assert "over 5 replicates, which differ in capture.seed (5 models, each taught from another start)." in error_bar(
-        findings
+def test_replicates_are_models(results, tmp_path):
+    assert "over 5 replicates, which differ in capture.seed (5 models, each trained from another start)." in error_bar(
+        results
     )
-    alone = read_findings(write_line(tmp_path, seeds=[0]))
+    alone = read_results(write_pipeline(tmp_path, seeds=[0]))
     assert "Sweep capture.seed for more." in error_bar(alone)
 
 
-def test_factors_that_track_one_thing_each_stand_together(findings):
+def test_factors_that_track_one_thing_each_stand_together(results):
     """place of mary is 0.2 below the mean and place of john 0.4: together 0.3."""
     assert [group_of(name) for name in ("person", "place of mary", "place")] == ["person", "place of …", "place"]
-    assert members(findings)["place of …"] == ["place of mary", "place of john"]
-    found = factor_scores(findings.settings[0])
+    assert members(results)["place of …"] == ["place of mary", "place of john"]
+    found = factor_scores(results.settings[0])
     assert list(found) == ["person", "place", "place of …"]
     together = found["place of …"]
     assert together.value == pytest.approx(0.5 - 0.3)
@@ -127,14 +127,14 @@ def test_accuracy_is_equal_where_the_whole_interval_is_within_the_margin(interva
     assert equality(None) == UNKNOWN
 
 
-def test_verdicts_are_given_at_equal_accuracy_alone(findings, tmp_path):
+def test_verdicts_are_given_at_equal_accuracy_alone(results, tmp_path):
     """Against l1, topk recovers 0.1 more in every pair; where its models answer worse there is no verdict."""
-    equal = equal_accuracy(findings, 2)
+    equal = equal_accuracy(results, 2)
     assert "equal: 0.000 [0.000,\N{NO-BREAK SPACE}0.000]" in equal
     assert "▲ higher: +0.100 [0.100,\N{NO-BREAK SPACE}0.100]" in equal
     assert "▼ lower: −0.200" in equal
     assert equal.count("the same") == 4  # the probe, and the concepts recovered, of both settings
-    unequal = equal_accuracy(read_findings(write_line(tmp_path, accuracy={"topk": 0.7})), 2)
+    unequal = equal_accuracy(read_results(write_pipeline(tmp_path, accuracy={"topk": 0.7})), 2)
     row = unequal.partition("topk")[2].partition("</tr>")[0]
     assert "differs: −0.100" in row
     assert "no verdict: +0.100" in row
@@ -145,7 +145,7 @@ def test_verdicts_are_given_at_equal_accuracy_alone(findings, tmp_path):
 def test_show_gives_verdicts_at_equal_accuracy_alone(tmp_path, capsys, monkeypatch):
     """As the page does: topk recovers 0.1 more, by models that answer worse; kmeans 0.2 less, by equal ones."""
     monkeypatch.setenv("COLUMNS", "140")
-    print_run(write_line(tmp_path, accuracy={"topk": 0.7}))
+    print_run(write_pipeline(tmp_path, accuracy={"topk": 0.7}))
     out = capsys.readouterr().out
     lines = [line.split() for line in out.partition("minus")[2].splitlines()]
     recovery = lines[lines.index(["Recovery"]) + 1 :]
@@ -156,19 +156,19 @@ def test_show_gives_verdicts_at_equal_accuracy_alone(tmp_path, capsys, monkeypat
     probe = lines[lines.index(["Probe"]) + 1 :]
     assert probe[0][:2] + probe[0][-2:] == ["topk", "0.000", "the", "same"]
     assert "accuracies are not known to be equal" in out
-    print_run(write_line(tmp_path, "equal"))
+    print_run(write_pipeline(tmp_path, "equal"))
     assert "no verdict" not in capsys.readouterr().out.lower()
 
 
 def test_of_few_replicates_nothing_is_called(tmp_path):
     """From three pairs a difference is undecided, and from one it is not known whether accuracies are equal."""
-    few = equal_accuracy(read_findings(write_line(tmp_path, "few", seeds=range(3))), 2)
+    few = equal_accuracy(read_results(write_pipeline(tmp_path, "few", seeds=range(3))), 2)
     assert "○ undecided: +0.100" in few.partition("<table>")[2]
     assert "higher" not in few.partition("<table>")[2]
-    alone = equal_accuracy(read_findings(write_line(tmp_path, "alone", seeds=[0])), 2)
+    alone = equal_accuracy(read_results(write_pipeline(tmp_path, "alone", seeds=[0])), 2)
     assert alone.count("not known: 0.000") == 2
     assert "no verdict: +0.100" in alone
-    single = read_findings(write_line(tmp_path, "single", cases={"l1": CASES["l1"]}))
+    single = read_results(write_pipeline(tmp_path, "single", cases={"l1": CASES["l1"]}))
     assert equal_accuracy(single, 2) == ""
 
 
@@ -178,30 +178,30 @@ def test_every_verdict_has_words_and_a_rule():
 
 
 def test_recoveries_of_factors_have_words_and_stand_with_that_of_all():
-    assert wording("recovery_place_of_mary").heading == "Recovery of place of mary"
-    assert wording("recovery_share").heading == "Recovery, chance to probe"
+    assert describe_metric("recovery_place_of_mary").heading == "Recovery of place of mary"
+    assert describe_metric("recovery_share").heading == "Recovery, chance to probe"
     shown = in_order(["mig", "accuracy", "recovery_person", "probe", "recovery_share", "recovery", "factors_split"])
     assert shown == ["recovery", "recovery_share", "recovery_person", "probe", "factors_split", "mig", "accuracy"]
 
 
-def test_show_prints_the_leading_scores_of_a_line(findings, capsys):
-    print_run(findings.run)
-    told = capsys.readouterr().out
-    assert [name in told for name in ("Recovery", "Probe", "Concepts recovered", "Accuracy", "L0")] == [True] * 5
-    assert "Concepts split" not in told
-    assert "Recovery of person" not in told
-    assert "--json" in told
-    print_runs([findings.run], findings.run.path.parent)
+def test_show_prints_the_leading_scores_of_a_line(results, capsys):
+    print_run(results.run)
+    described = capsys.readouterr().out
+    assert [name in described for name in ("Recovery", "Probe", "Concepts recovered", "Accuracy", "L0")] == [True] * 5
+    assert "Concepts split" not in described
+    assert "Recovery of person" not in described
+    assert "--json" in described
+    print_runs([results.run], results.run.path.parent)
     assert "Recovery 0.600 (0.100)" in capsys.readouterr().out
 
 
 def test_models_of_another_kind_are_named():
-    from unbraid.reports.line_sentences import what_was_learned
+    from unbraid.reports.pipeline_sentences import what_was_learned
 
     world = {"kind": "stories", "task": "one_fact"}
     plain = {"kind": "transformer", "d_model": 8, "heads": 2, "layers": 1, "d_ff": 8}
     cases = {"plain": {}, "gauge": {"model": {"kind": "gauge", "irreps": "2x0e + 1x1e", "layers": 1}}}
     config = {"world": world, "model": plain, "capture": {"site": "s", "stories": 50}, "cases": cases}
-    told = " ".join(what_was_learned(config, 2, 1))
-    assert "Gauge models (1 of 2 settings)" in told
+    described = " ".join(what_was_learned(config, 2, 1))
+    assert "Gauge models (1 of 2 settings)" in described
     assert "Gauge models" not in " ".join(what_was_learned({**config, "cases": {"plain": {}}}, 1, 1))

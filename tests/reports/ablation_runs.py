@@ -1,4 +1,4 @@
-"""A ladder's run directory written by hand, from closed forms: every score is straight in log L0, so what a mechanism
+"""A ablation's run directory written by hand, from closed forms: every score is straight in log L0, so what a mechanism
 adds at equal L0 is known exactly."""
 
 import itertools
@@ -40,7 +40,7 @@ def cases() -> dict[str, set[str]]:
     every = set(MECHANISMS)
     return {
         "plain": set(),
-        **{f"run-{rung}": set(MECHANISMS[:rung]) for rung in range(1, 9)},
+        **{f"run-{step}": set(MECHANISMS[:step]) for step in range(1, 9)},
         "all": every,
         **{f"alone-{name}": {name, *[NEEDS[one] for one in [name] if one in NEEDS]} for name in MECHANISMS[1:]},
         **{
@@ -70,7 +70,7 @@ def score(metric: str, case: str, weight: float, seed: int) -> float:
     return level + slope * math.log(l0(case, weight, seed)) + effect(metric, mechanisms, seed) + 0.004 * math.cos(seed)
 
 
-def write_ladder(path: Path, judged: bool = False, seeds: list[int] = SEEDS) -> Run:
+def write_ablation(path: Path, judged: bool = False, seeds: list[int] = SEEDS) -> Run:
     """One stack, whose members are cases × weights × seeds in this order."""
     run = Run(path)
     write_json(path / "run.json", {"format": 1, "name": path.name, "began": "2026-01-02T03:04:05+00:00"})
@@ -96,7 +96,7 @@ def write_ladder(path: Path, judged: bool = False, seeds: list[int] = SEEDS) -> 
 
 def config(seeds: list[int]) -> dict[str, Any]:
     return {
-        "title": "A ladder",
+        "title": "A ablation",
         "seed": 0,
         "world": {"kind": "superposition", "dimensions": 16, "n_features": TRUE, "active": 4.0, "noise": 0.0},
         "dictionary": {"d_sae": LEARNED, "activation": {"kind": "relu"}},

@@ -28,7 +28,7 @@ def config(swept: dict[str, Sequence[float]]) -> JsonDict:
     }
 
 
-def write_languages(
+def write_language_models(
     parent: Path,
     path: str = "model.kappa",
     values: Sequence[float] = (0.25, 0.005),

@@ -1,4 +1,4 @@
-"""Say in plain sentences what a line did: models taught, what was recorded of them, what was learned from that."""
+"""Say in plain sentences what a line did: models trained, what was recorded of them, what was learned from that."""
 
 import json
 import math
@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from unbraid.config import REPLICATES, JsonDict
 from unbraid.reports.configurations import flat_sweep, setting_configs
 from unbraid.reports.factors import factor_scores
-from unbraid.reports.findings import Findings, Setting
-from unbraid.reports.language_models import by_kind, described
-from unbraid.reports.model_sentences import what_was_taught
-from unbraid.reports.phrases import at, either, phrase, said, said_of_all
+from unbraid.reports.run_results import RunResults, Setting
+from unbraid.reports.language_models import by_kind, describe_models
+from unbraid.reports.model_sentences import what_was_trained
+from unbraid.reports.phrases import at, either, phrase, said, enabled_sentence
 from unbraid.reports.words import count, estimate, number
 
 MOST_NAMED = 6
-"""Settings whose accuracies are told one by one."""
+"""Settings whose accuracies are described one by one."""
 OF_THE_MODEL = ("world", "model", "constraints", "teaching")
 LINE_CHANCE = (
     "Chance of recovery and of what became of concepts and features is that of random dictionaries of the same size, "
@@ -27,14 +27,14 @@ LINE_CHANCE = (
 def what_was_learned(config: JsonDict, settings: int, replicates: int) -> list[str]:
     """The models, their stories, what was recorded, what was learned from it, and what was compared."""
     models = _models(config)
-    taught = what_was_taught(config, models, "")
-    kinds = described(config) if set(by_kind(config)) != {"transformer"} else []
+    trained = what_was_trained(config, models, "")
+    kinds = describe_models(config) if set(by_kind(config)) != {"transformer"} else []
     site = said(config, "capture.site")
     recorded = (
-        f"Recorded: {site} at every token of {said(config, 'capture.stories')} stories that no model was taught on, "
+        f"Recorded: {site} at every token of {said(config, 'capture.stories')} stories that no model was trained on, "
         f"normalized: {said(config, 'capture.normalize')}."
     )
-    return [*taught, *kinds, recorded, *_learned(config, settings, replicates), *said_of_all(config, "mechanisms")]
+    return [*trained, *kinds, recorded, *_learned(config, settings, replicates), *enabled_sentence(config, "mechanisms")]
 
 
 def _models(config: JsonDict) -> int:
@@ -52,19 +52,19 @@ def _learned(config: JsonDict, settings: int, replicates: int) -> list[str]:
     dictionaries = [tree for tree in trees if not tree.get("baseline")]
     parts: list[str] = []
     if dictionaries:
-        told = {path: _either(dictionaries, path) for path in TOLD}
+        described = {path: _either(dictionaries, path) for path in TOLD}
         amount = len(dictionaries) * replicates
         parts.append(
-            f"{'1 dictionary' if amount == 1 else f'{amount} dictionaries'} of {told['dictionary.d_sae']} features "
-            f"({told['dictionary.activation']}), trained for {told['training.steps']} steps of "
-            f"{told['training.batch']} tokens at learning rate {told['training.learning_rate']}"
+            f"{'1 dictionary' if amount == 1 else f'{amount} dictionaries'} of {described['dictionary.d_sae']} features "
+            f"({described['dictionary.activation']}), trained for {described['training.steps']} steps of "
+            f"{described['training.batch']} tokens at learning rate {described['training.learning_rate']}"
         )
     if baselines:
         kinds = dict.fromkeys(phrase(tree["baseline"]) for tree in baselines)
         parts.append(f"{count(len(baselines) * replicates, 'baseline')} ({', '.join(kinds)})")
     grid = f" ({count(settings, 'setting')} × {count(replicates, 'replicate')})" if settings * replicates > 1 else ""
     scored = f"scored on {said(config, 'scoring.samples')} tokens of stories held out"
-    again = " Replicates are models taught from other seeds." if "capture.seed" in flat_sweep(config) else ""
+    again = " Replicates are models trained from other seeds." if "capture.seed" in flat_sweep(config) else ""
     return [f"Learned from these activations{grid}: {' and '.join(parts)}; {scored}.{again}"]
 
 
@@ -79,12 +79,12 @@ def _trees(config: JsonDict) -> list[JsonDict]:
     return [tree for _, tree in setting_configs(config)]
 
 
-def headline(findings: Findings) -> str:
+def headline(results: RunResults) -> str:
     """The best setting's recovery, beside a random dictionary and the probe."""
-    best = findings.best()
+    best = results.best()
     if best is None:
         return "No setting has a recovery: nothing can be said about the planted factors."
-    score, amount = best.scores["recovery"], len(findings.settings)
+    score, amount = best.scores["recovery"], len(results.settings)
     subject = f"Best of {amount} settings: {best.label}" if amount > 1 else "The dictionary"
     against = [
         f"{what} {number('recovery', value)}"
@@ -95,16 +95,16 @@ def headline(findings: Findings) -> str:
     return f"{subject} recovers planted factors with φ {estimate('recovery', score)}{where}."
 
 
-def details(findings: Findings) -> list[str]:
-    """What φ is, which factors are told best and worst, and what became of the concepts."""
-    best = findings.best()
+def details(results: RunResults) -> list[str]:
+    """What φ is, which factors are described best and worst, and what became of the concepts."""
+    best = results.best()
     if best is None:
         return []
     meaning = (
         "φ is the Matthews correlation of a concept (a value of a factor, as person = mary) with the one feature that "
         "tells it best, mean over concepts; 1 is perfect."
     )
-    sentences = [meaning, _extremes(best), _verdicts(best), _picked(findings), _unlike(findings)]
+    sentences = [meaning, _extremes(best), _verdicts(best), _picked(results), _unlike(results)]
     return [sentence for sentence in sentences if sentence]
 
 
@@ -131,14 +131,14 @@ def _verdicts(best: Setting) -> str:
     return f"Of the concepts {100 * own:.0f} % have one feature of their own, and {100 * missed:.0f} % are missed."
 
 
-def reached(findings: Findings) -> list[str]:
+def reached(results: RunResults) -> list[str]:
     """How well the models answer: once where all settings learn from the same, else setting by setting."""
-    found = {one.label: one.scores["accuracy"] for one in findings.settings if "accuracy" in one.scores}
+    found = {one.label: one.scores["accuracy"] for one in results.settings if "accuracy" in one.scores}
     if not found:
         return []
     first = next(iter(found.values()))
     chance = "" if first.chance is None else f", where a rule of thumb has {number('accuracy', first.chance)}"
-    if same_models(findings):
+    if same_models(results):
         return [f"The models answer {estimate('accuracy', first)} of the questions right{chance}."]
     each = [f"{label} {estimate('accuracy', score)}" for label, score in found.items()]
     if len(each) > MOST_NAMED:
@@ -148,19 +148,19 @@ def reached(findings: Findings) -> list[str]:
     return [f"Questions answered right by the models{chance}: {'; '.join(each)}."]
 
 
-def same_models(findings: Findings) -> bool:
+def same_models(results: RunResults) -> bool:
     """Whether all settings learn from models that answer exactly alike: the same ones."""
-    each = [one.scores["accuracy"].members for one in findings.settings if "accuracy" in one.scores]
+    each = [one.scores["accuracy"].members for one in results.settings if "accuracy" in one.scores]
     return all(members == each[0] for members in each)
 
 
-def _picked(findings: Findings) -> str:
-    several = len(findings.settings) > 2
+def _picked(results: RunResults) -> str:
+    several = len(results.settings) > 2
     return "It was picked by this very score: expect slightly less on fresh models." if several else ""
 
 
-def _unlike(findings: Findings) -> str:
-    if same_models(findings):
+def _unlike(results: RunResults) -> str:
+    if same_models(results):
         return ""
     return "Settings learn from other models, which may not answer equally well: see the verdicts at equal accuracy."
 
@@ -171,7 +171,7 @@ def replicated(worlds: int, models: int, seeds: int) -> str:
         f"{path} ({amount} {what})"
         for path, amount, what in (
             ("world.seed", worlds, "worlds of stories"),
-            ("capture.seed", models, "models, each taught from another start"),
+            ("capture.seed", models, "models, each trained from another start"),
             ("seed", seeds, "starts of the dictionary"),
         )
         if amount > 1
