@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.typing import LineStyleType
 
 from unbraid.metrics.intervals import Estimate, estimate
+from unbraid.reports.ablation import Ablation, read_ablation
 from unbraid.reports.bands import Band
 from unbraid.reports.canvas import (
     COLOURS,
@@ -30,7 +31,6 @@ from unbraid.reports.canvas import (
     shared,
 )
 from unbraid.reports.run_results import Curve, RunResults, Setting
-from unbraid.reports.ablation import Ablation, read_ablation
 
 PANEL = 1.22
 PALE = "#a0a0a0"
@@ -138,7 +138,7 @@ def _usage(results: RunResults, ablation: Ablation) -> Figure | None:
 
 def _planted(results: RunResults, setting: Setting) -> tuple[np.ndarray, np.ndarray]:
     """The planted firing rates by rank, on the axis of the dictionary's features."""
-    if not results.is_planted:
+    if not results.has_truth:
         return np.zeros(0), np.zeros(0)
     rates = -np.sort(-results.probabilities(setting))
     return 100 * np.arange(1, len(rates) + 1) / results.table(setting, "density").shape[1], rates

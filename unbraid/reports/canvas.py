@@ -20,6 +20,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from matplotlib.typing import LineStyleType
 
 from unbraid.reports.run_results import RunResults, Setting
+from unbraid.reports.words import describe_metric
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D1F")
 """Okabe and Ito's, with a darker ochre for their yellow, which vanishes on white."""
@@ -45,7 +46,7 @@ WIDTH, HEIGHT = 4.7, 3.5
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawn figure: its file name without ending, its PNG, and what it shows in words for who cannot see it."""
+    """A drawn image: its file name without ending, its PNG, and what it shows in words for who cannot see it."""
 
     name: str
     png: bytes
@@ -173,12 +174,15 @@ def style_at(place: int) -> Style:
 
 def setting_style(results: RunResults, setting: Setting) -> Style:
     """The same for one setting in every figure; those that have no line of their own are plain dots."""
-    if results.is_line:
-        return style_at(setting.index)
     if setting not in results.drawn:
         return Style(GREY, "-", "o")
     place = results.drawn.index(setting)
     return Style(COLOURS[place], DASHES[place], MARKERS[place])
+
+
+def index_style(results: RunResults, setting: Setting) -> Style:
+    """By its place among all settings: for figures in which every setting has a row."""
+    return style_at(setting.index)
 
 
 def handle(drawn: Style, label: str, marker: bool = False) -> Line2D:
@@ -210,10 +214,10 @@ def left_out(results: RunResults, shown: Sequence[Setting]) -> str:
     """Say when not every setting is drawn."""
     if len(shown) == len(results.settings):
         return ""
-    leading = "MMCS" if results.leading == "mmcs" else results.leading.replace("_", " ")
+    leading = describe_metric(results.leading).label
     return (
-        f" Drawn: {len(shown)} of the {len(results.settings)} settings, spread evenly from the highest {leading} to "
-        "the lowest; the table has all."
+        f" Drawn: {len(shown)} of the {len(results.settings)} settings, spread evenly from the best {leading} to the "
+        "worst; the table has all."
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unbraid.reports.canvas import GREY, SMALL, SMALLER, Figure, blank_columns, key, setting_style, plain, png, short
+from unbraid.reports.canvas import GREY, SMALL, SMALLER, Figure, blank_columns, index_style, key, plain, png, short
 from unbraid.reports.run_results import MOST_ROWS, RunResults, Score, Setting, finite
 from unbraid.reports.score_figures import draw_row, row_key
 from unbraid.reports.words import estimate, number
@@ -46,7 +46,7 @@ def draw_columns(results: RunResults, name: str, title: str, columns: Sequence[C
         axes.hlines(-np.arange(len(settings)), 0, 1, "#f0f0f0", linewidth=7, zorder=0, transform=across)
         for row, setting in enumerate(settings):
             if score := column.scores.get(setting.index):
-                draw_row(axes, -float(row), setting_style(results, setting), score, half=0.3, size=6.5)
+                draw_row(axes, -float(row), index_style(results, setting), score, half=0.3, size=6.5)
                 described = number(column.metric, score.value).replace("0.", ".", 1)
                 axes.text(
                     1.0, -row, described, fontsize=SMALLER - 0.6, color=GREY, va="center", ha="right", transform=across
@@ -63,7 +63,9 @@ def draw_columns(results: RunResults, name: str, title: str, columns: Sequence[C
         row_key([score for column in columns for score in column.scores.values()], words.chance, words.ceiling),
         wide=True,
     )
-    return Figure(name, png(figure), f"Dot plots: {'. '.join(_described(column, settings) for column in columns)}.", True)
+    return Figure(
+        name, png(figure), f"Dot plots: {'. '.join(_described(column, settings) for column in columns)}.", True
+    )
 
 
 def _described(column: Column, settings: Sequence[Setting]) -> str:

@@ -4,21 +4,19 @@ import json
 
 from unbraid.metrics.intervals import Difference, paired_difference
 from unbraid.reports.canvas import INK, SIGNS, Figure, Section, blank, name_axes, png
-from unbraid.reports.run_results import RunResults, Setting
 from unbraid.reports.forest_figures import row_style
+from unbraid.reports.run_results import RunResults, Setting
 from unbraid.reports.score_figures import name_row
 from unbraid.reports.tasks import Row, Task, tasks
-from unbraid.reports.words import interval, number, describe_metric
+from unbraid.reports.words import describe_metric, interval, number
 
 COSTS = ("accuracy", "support_best")
 
 
 def costs(results: RunResults) -> Section:
     """A figure a score and task: a row for every setting that is not of the first case."""
-    found = tasks(results) if results.is_taught and len(results.config.get("cases", {})) > 1 else []
-    figures = [
-        figure for metric in COSTS for task in found if (figure := _figure(results, task, metric)) is not None
-    ]
+    found = tasks(results) if len(results.config.get("cases", {})) > 1 else []
+    figures = [figure for metric in COSTS for task in found if (figure := _figure(results, task, metric)) is not None]
     first = next(iter(results.config.get("cases", {})), "")
     caption = (
         f"Each row is a setting minus {first} with everything else equal, paired by replicate: mean and 95 % interval. "

@@ -2,22 +2,22 @@
 
 from unbraid.config import JsonDict
 from unbraid.reports import markup
-from unbraid.reports.canvas import SIGNS
+from unbraid.reports.canvas import SIGNS, Section
 from unbraid.reports.equality import EQUAL, MARGIN, NO_VERDICT, THE_SAME, equality, is_nothing
-from unbraid.reports.run_results import RunResults
 from unbraid.reports.markup import Group
-from unbraid.reports.words import MISSING, interval, number, describe_metric
+from unbraid.reports.run_results import RunResults
+from unbraid.reports.words import MISSING, describe_metric, interval, number
 
-COMPARED = ("recovery", "recovery_share", "probe", "dci_disentanglement", "factors_recovered")
+COMPARED = ("phi", "phi_share", "probe", "dci_disentanglement", "factors_recovered")
 
 
-def equal_accuracy(results: RunResults, level: int) -> str:
+def equal_accuracy(results: RunResults) -> Section:
     """A row a setting after the first; nothing where there is one setting, or nothing was compared."""
     found = {(one["setting"], one["metric"]): one for one in results.differences}
     kept = [metric for metric in COMPARED if any(metric == name for _, name in found)]
     places = [place for place in range(len(results.settings)) if any(place == setting for setting, _ in found)]
     if not kept or not places:
-        return ""
+        return Section("", "", [])
     rows = [_row(results, place, found, kept) for place in places]
     head = ("setting", "Accuracy", *(describe_metric(metric).label for metric in kept))
     references = dict.fromkeys(results.settings[one["reference"]].label for one in results.differences)
@@ -29,7 +29,7 @@ def equal_accuracy(results: RunResults, level: int) -> str:
         "interval holds 0, or there are fewer than five pairs."
     )
     table = markup.table("At equal accuracy", head, [Group(rows)], sentences=head[1:], tight=True)
-    return markup.heading(level, "At equal accuracy") + markup.paragraph(meaning) + table
+    return Section("At equal accuracy", meaning, [], table)
 
 
 def _row(results: RunResults, place: int, found: dict[tuple[int, str], JsonDict], metrics: list[str]) -> list[str]:

@@ -8,6 +8,7 @@ from matplotlib.lines import Line2D
 from matplotlib.typing import LineStyleType
 
 from unbraid.metrics.intervals import Estimate, estimate
+from unbraid.reports.ablation import Ablation, Case, read_ablation, shared_l0
 from unbraid.reports.canvas import (
     COLOURS,
     GREY,
@@ -24,9 +25,8 @@ from unbraid.reports.canvas import (
     short,
 )
 from unbraid.reports.run_results import RunResults, finite
-from unbraid.reports.ablation import Case, Ablation, read_ablation, shared_l0
 from unbraid.reports.score_figures import CHANCE
-from unbraid.reports.words import interval, number, describe_metric, describe_metric_of
+from unbraid.reports.words import describe_metric, describe_metric_of, interval, number
 
 WARNING = (
     "SAEBench warns: absorption needs a language model of at least 1B parameters and a dictionary of at least 16k "

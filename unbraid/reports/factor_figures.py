@@ -1,14 +1,14 @@
 """Figures of a line: how well planted factors are recovered, overall and by factor, and how far features part them."""
 
 from unbraid.reports import markup
-from unbraid.reports.canvas import Figure, Section, blank, key, left_out, setting_style, name_axes, png
+from unbraid.reports.canvas import Figure, Section, blank, index_style, key, left_out, name_axes, png
 from unbraid.reports.column_figures import Column, Words, draw_columns, rows_of
 from unbraid.reports.factors import factor_scores, members
-from unbraid.reports.run_results import RunResults, finite
 from unbraid.reports.pipeline_sentences import same_models
+from unbraid.reports.run_results import RunResults, finite
 from unbraid.reports.score_figures import draw_row, name_row, row_key
 from unbraid.reports.score_tables import score_table
-from unbraid.reports.words import estimate, describe_metric
+from unbraid.reports.words import describe_metric, estimate
 
 APART = ("dci_disentanglement", "dci_completeness", "dci_informativeness", "mig", "sap", "modularity")
 PHI = Words("φ of the best feature (higher is better)", "chance: random dictionary", "ceiling: linear probe")
@@ -22,12 +22,12 @@ MARKS = (
 
 def recoveries(results: RunResults) -> Section:
     """Overall with names and numbers, then a column for every group of factors."""
-    shown = rows_of(results) if results.is_line else []
-    if not any("recovery" in setting.scores for setting in shown):
+    shown = rows_of(results)
+    if not any("phi" in setting.scores for setting in shown):
         return Section("", "", [])
     by_factor = {setting.index: factor_scores(setting) for setting in shown}
     columns = [
-        Column(group, "recovery", {place: found[group] for place, found in by_factor.items() if group in found})
+        Column(group, "phi", {place: found[group] for place, found in by_factor.items() if group in found})
         for group in members(results)
     ]
     tracked = {group: each for group, each in members(results).items() if len(each) > 1}
@@ -39,11 +39,11 @@ def recoveries(results: RunResults) -> Section:
         f"feature that tells it best, mean over the values of a factor; it has no unit, and 1 is perfect.{means}"
         f"{left_out(results, shown)}"
     )
-    figures = [_forest(results, "recovery", "Recovery, all factors", PHI)]
+    figures = [_forest(results, "phi", "φ, all factors", PHI)]
     if any("accuracy" in setting.scores for setting in shown):
         figures.append(_forest(results, "accuracy", "Accuracy of the models behind it", ANSWERS))
     if columns:
-        figures.append(draw_columns(results, "recovery-factors", "Recovery by factor", columns, PHI))
+        figures.append(draw_columns(results, "phi-factors", "φ by factor", columns, PHI))
     return Section("How well planted factors are recovered", caption, figures)
 
 
@@ -55,19 +55,19 @@ def _forest(results: RunResults, metric: str, title: str, words: Words) -> Figur
     figure, axes = blank(results.source, height=1.9 + 0.46 * len(rows))
     for place, (name, setting, score) in enumerate(rows):
         name_row(axes, -float(place), name, estimate(metric, score))
-        draw_row(axes, -float(place), setting_style(results, setting), score)
+        draw_row(axes, -float(place), index_style(results, setting), score)
     lowest = min((value for *_, score in rows for value in finite(score.members)), default=0.0)
     axes.set(xlim=(min(-0.02, lowest * 1.1), 1.03), ylim=(0.6 - len(rows), 0.65), yticks=[])
     axes.spines["left"].set_visible(False)
     name_axes(axes, title, words.unit, "")
     key(figure, row_key([score for *_, score in rows], words.chance, words.ceiling))
     described = "; ".join(f"{name} {estimate(metric, score)}" for name, _, score in rows)
-    return Figure(f"line-{metric}", png(figure), f"Dot plot, {title.lower()}: {described}.")
+    return Figure(f"pipeline-{metric}", png(figure), f"Dot plot, {title.lower()}: {described}.")
 
 
 def disentangled(results: RunResults) -> Section:
     """A column for each score of disentanglement."""
-    shown = rows_of(results) if results.is_line else []
+    shown = rows_of(results)
     columns = [
         Column(describe_metric(metric).label.replace(" ", "\n"), metric, found)
         for metric in APART

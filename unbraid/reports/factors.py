@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from unbraid.metrics.intervals import estimate
-from unbraid.reports.run_results import RunResults, Score, Setting, finite
 from unbraid.reports.matching_words import factor_of
+from unbraid.reports.run_results import RunResults, Score, Setting, finite
 
 TRACKED = " of "
 

@@ -8,17 +8,17 @@ from matplotlib.lines import Line2D
 from unbraid.reports.canvas import (
     HEIGHT,
     SMALL,
-    Style,
     Figure,
     Section,
+    Style,
     blank,
     handle,
     key,
     left_out,
-    setting_style,
     make_log,
     name_axes,
     png,
+    setting_style,
     short,
 )
 from unbraid.reports.run_results import RunResults, Setting
@@ -47,8 +47,10 @@ def cosines(results: RunResults) -> Section:
 
 def firing_rates(results: RunResults) -> Section:
     """How often learned features fire, beside how often the planted ones do."""
+    if not results.has("density"):
+        return Section("", "", [])
     settings = results.drawn
-    truth = "Grey: the planted truth; a dictionary that found it has the same outline. " if results.is_planted else ""
+    truth = "Grey: the planted truth; a dictionary that found it has the same outline. " if results.has_truth else ""
     caption = (
         "How many features of a dictionary (y, mean over replicates) fire how often (x, share of samples, log scale). "
         f"{truth}Features that never fired have no place on a log scale: the legend counts them, as a mean over "
@@ -100,7 +102,7 @@ def _rates_picture(results: RunResults, settings: list[Setting]) -> Figure:
     found = [results.table(setting, "density") for setting in settings]
     planted = results.probabilities(settings[0])
     edges = _edges(np.concatenate([planted, *[table.ravel() for table in found]]))
-    handles = _draw_planted(axes, results, settings, edges) if results.is_planted else []
+    handles = _draw_planted(axes, results, settings, edges) if results.has_truth else []
     for setting, table in zip(settings, found, strict=True):
         drawn = setting_style(results, setting)
         _draw_rates(axes, drawn, table, edges)
@@ -109,7 +111,7 @@ def _rates_picture(results: RunResults, settings: list[Setting]) -> Figure:
     name_axes(axes, "How often features fire", "firing rate (share of samples)", "features per dictionary")
     key(figure, handles)
     described = "; ".join(f"{setting.label}: {_dead(table)}" for setting, table in zip(settings, found, strict=True))
-    over = " over the planted ones" if results.is_planted else ""
+    over = " over the planted ones" if results.has_truth else ""
     return Figure("firing-rates", png(figure), f"Histogram of firing rates of learned features{over}. {described}.")
 
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from unbraid.config import JsonDict
 from unbraid.reports import markup
 from unbraid.reports.canvas import Section
-from unbraid.reports.run_results import RunResults
 from unbraid.reports.histograms import histogram
-from unbraid.reports.matching_words import FEATURES
 from unbraid.reports.markup import Group, escape
+from unbraid.reports.matching_words import FEATURES
+from unbraid.reports.run_results import RunResults
 from unbraid.reports.words import number
 
 SHOWN = 2
@@ -21,7 +21,7 @@ WARM, COLD = "230, 159, 0", "86, 180, 233"
 
 def pages(results: RunResults) -> Section:
     """The cards of the first settings, each in its first replicate; no figures, as they are HTML."""
-    shown = results.settings[:SHOWN] if results.is_line else []
+    shown = results.settings[:SHOWN]
     found = [(one, cards) for one in shown if (cards := results.card(one).get("pages"))]
     parts = [
         _titled(f"{one.label}, first replicate", "".join(map(card, cards)), place > 0)

@@ -20,7 +20,7 @@ def first_heads(results: RunResults) -> Section:
         "lowest to the highest value of each figure. Which head is number 0 is an accident of the start; the "
         "figures above show all heads."
     )
-    return Section("The seed's figure", caption, figures if results.is_taught else [])
+    return Section("The seed's figure", caption, figures)
 
 
 def tick_step(tokens: int) -> int:

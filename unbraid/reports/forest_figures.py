@@ -1,10 +1,10 @@
 """Figures of models' scores, task by task: every setting and replicate, beside chance."""
 
-from unbraid.reports.canvas import GREY, Style, Figure, Section, blank, key, style_at, name_axes, png
+from unbraid.reports.canvas import GREY, Figure, Section, Style, blank, key, name_axes, png, style_at
 from unbraid.reports.run_results import RunResults, Score, finite
 from unbraid.reports.score_figures import draw_row, name_row, row_key
 from unbraid.reports.tasks import BAR, WITHOUT, Row, Task, tasks, without_the_question
-from unbraid.reports.words import estimate, number, describe_metric
+from unbraid.reports.words import describe_metric, estimate, number
 
 FORESTS = ("accuracy", "support_best", "separation")
 MOST_ROWS = 40
@@ -17,7 +17,7 @@ def row_style(row: Row) -> Style:
 
 def forests(results: RunResults) -> Section:
     """For each score a figure a task, with a row a setting."""
-    found = tasks(results) if results.is_taught else []
+    found = tasks(results)
     figures = [
         _figure(results, task, metric)
         for metric in FORESTS
@@ -48,7 +48,9 @@ def _figure(results: RunResults, task: Task, metric: str) -> Figure:
     key(figure, [*row_key([score for _, score in rows]), *line])
     described = "; ".join(f"{row.name} {estimate(metric, score)}" for row, score in rows)
     described += "" if bar is None else f"; without the question at most {number(metric, bar)}"
-    return Figure(f"forest-{metric}-{task.slug}", png(figure), f"Dot plot of {words.label} on {task.name}: {described}.")
+    return Figure(
+        f"forest-{metric}-{task.slug}", png(figure), f"Dot plot of {words.label} on {task.name}: {described}."
+    )
 
 
 def _limits(scores: list[Score]) -> tuple[float, float]:

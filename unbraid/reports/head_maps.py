@@ -38,7 +38,7 @@ class Seen:
 
 def head_maps(results: RunResults) -> Section:
     """A page a setting: every head of the last layer; their numbers under it."""
-    settings = results.drawn if results.is_text else []
+    settings = results.drawn
     found = [(one, seen) for one in settings if (seen := text_attention(results, one))]
     figures = [_page(results, one, seen) for one, seen in found]
     caption = (
@@ -54,7 +54,7 @@ def head_maps(results: RunResults) -> Section:
 
 def chosen_maps(results: RunResults) -> Section:
     """One figure: of a few settings the sharpest and the flattest head, with the tokens on the axes."""
-    settings = results.panels if results.is_text else []
+    settings = results.panels
     found = [(one, seen) for one in settings if (seen := text_attention(results, one))]
     caption = (
         f"The first {NAMED} tokens of the same window, a row a setting: at the left the sharpest head of the last "

@@ -1,25 +1,25 @@
 """Tables of single heads: where each looks, what it is needed for, how much it is used."""
 
 from unbraid.reports import markup
-from unbraid.reports.run_results import RunResults
 from unbraid.reports.markup import Group
+from unbraid.reports.run_results import RunResults
 from unbraid.reports.tasks import Row, Task
 from unbraid.reports.words import MISSING
 
 COLUMNS = {
     "support": "support",
-    "support_untaught": "untrained",
-    "spread": "spread",
+    "support_untrained": "before training",
+    "attention_entropy": "attention entropy",
     "importance": "importance",
     "needed": "needed",
     "largest_drop": "largest drop",
-    "dealt_drop": "by luck",
+    "dealt_drop": "by chance",
     "activity": "activity",
     "usage": "routed",
 }
 MEANING = (
-    "Support: attention on the supporting facts when the question's last token looks, and the same before teaching. "
-    "Spread: effective tokens over allowed ones. Importance: accuracy lost without the head. Needed: answers right "
+    "Support: attention on the supporting facts when the question's last token looks, and the same before training. "
+    "Attention entropy: effective tokens over allowed ones. Importance: accuracy lost without the head. Needed: answers right "
     "only with it. Largest drop: the accuracy lost in the group of questions (by answer, place in the story, or "
     "distance of the fact) that needs it most, and what luck would give. Activity: its share of what its layer writes."
 )

@@ -10,10 +10,10 @@ from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 
 from unbraid.reports.canvas import GREY, INK, SMALLER, Figure, Section, blank_grid, plain, png, short
-from unbraid.reports.run_results import RunResults
 from unbraid.reports.head_tables import head_table
-from unbraid.reports.tasks import Row, Task, drawn, tasks, undrawn
+from unbraid.reports.run_results import RunResults
 from unbraid.reports.story_attention import StoryAttention, story_attention
+from unbraid.reports.tasks import Row, Task, drawn, tasks, undrawn
 
 MARK = "#D55E00"
 MOST_COLUMNS = 4
@@ -25,7 +25,7 @@ LETTERS = 175
 
 def chosen_heads(results: RunResults) -> Section:
     """A figure a task: of every setting the head that attends most to the supporting facts, on the same story."""
-    found = tasks(results) if results.is_taught else []
+    found = tasks(results)
     figures = [figure for task in found if (figure := _chosen(results, task))]
     caption = (
         "The head (of any layer of the first replicate) that gives most of its attention to the supporting facts when "
@@ -39,7 +39,7 @@ def chosen_heads(results: RunResults) -> Section:
 
 def gallery(results: RunResults) -> Section:
     """All heads of the first and of the last setting of each task."""
-    found = tasks(results) if results.is_taught else []
+    found = tasks(results)
     chosen = [(task, row) for task in found for row in dict.fromkeys((0, len(task.rows) - 1))]
     figures = [figure for task, row in chosen if (figure := _gallery(results, task, task.rows[row]))]
     caption = (

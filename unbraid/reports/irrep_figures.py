@@ -10,9 +10,9 @@ from unbraid.reports.canvas import (
     INK,
     MARKERS,
     SMALLER,
-    Style,
     Figure,
     Section,
+    Style,
     blank,
     key,
     left_out,
@@ -24,7 +24,7 @@ from unbraid.reports.canvas import (
 from unbraid.reports.run_results import MOST_ROWS, RunResults, Score, Setting, finite
 from unbraid.reports.score_figures import draw_row, row_key
 from unbraid.reports.uniformity_tables import what_heads_do
-from unbraid.reports.words import MISSING, number, describe_metric
+from unbraid.reports.words import MISSING, describe_metric, number
 
 LINE, LABEL = 0.2, 0.27
 """Inches that a kind of head and the name of a setting take."""
@@ -35,7 +35,7 @@ Kinds = list[tuple[str, Score]]
 def by_irrep(results: RunResults) -> Section:
     """Sharpness and row_std of the heads of each kind, and the table of what heads do."""
     settings = results.settings if len(results.settings) <= MOST_ROWS else results.drawn
-    found = [_figure(results, settings, metric) for metric in ("sharpness", "row_std")] if results.is_text else []
+    found = [_figure(results, settings, metric) for metric in ("sharpness", "row_std")]
     figures = [figure for figure in found if figure]
     caption = (
         "Of every setting a line for each kind of head of the last layer: ℓ0 are scalar heads, ℓ1 vectors, ℓ2 "
@@ -46,9 +46,7 @@ def by_irrep(results: RunResults) -> Section:
         "leaves out the token itself: a head that looks at its own token alone has a sharpness of 1 and a row_std of "
         f"0, below the floor.{_most(results)}{left_out(results, settings)}"
     )
-    return Section(
-        "How uniformly each kind of head looks", caption, figures, what_heads_do(results) if figures else ""
-    )
+    return Section("How uniformly each kind of head looks", caption, figures, what_heads_do(results) if figures else "")
 
 
 def kinds(setting: Setting, metric: str) -> Kinds:

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 from unbraid.reports.canvas import GREY, Figure, Section, blank, key, name_axes, png
-from unbraid.reports.run_results import RunResults, Score, finite
 from unbraid.reports.forest_figures import MOST_ROWS, row_style
+from unbraid.reports.run_results import RunResults, Score, finite
 from unbraid.reports.score_figures import draw_row, name_row, row_key
 from unbraid.reports.tasks import Row
 from unbraid.reports.text_sentences import counted_pairs
-from unbraid.reports.words import estimate, number, describe_metric
+from unbraid.reports.words import describe_metric, estimate, number
 
 METRIC = "perplexity"
 ROOM = 44
@@ -22,7 +22,7 @@ def predictions(results: RunResults) -> Section:
     rows = [
         (Row(one.label, one, place), one.scores[METRIC])
         for place, one in enumerate(results.settings)
-        if results.is_text and METRIC in one.scores
+        if METRIC in one.scores
     ][:MOST_ROWS]
     caption = (
         "Each row is a setting. Small dots: one per replicate. Large marker: their mean, with its 95 % interval as a "

@@ -6,7 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from unbraid.config import JsonDict
-from unbraid.reports.words import MISSING, in_order, interval, number, describe_metric
+from unbraid.reports.words import MISSING, describe_metric, in_order, interval, number
 
 TWO_SIDED = 1.96
 """Standard errors on each side of a 95 % interval."""

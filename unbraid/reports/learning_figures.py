@@ -5,8 +5,8 @@ from matplotlib.lines import Line2D
 
 from unbraid.reports.bands import Band
 from unbraid.reports.canvas import GREY, INK, SMALLER, Figure, Section, blank, handle, key, name_axes, plain, png, short
-from unbraid.reports.run_results import RunResults
 from unbraid.reports.forest_figures import row_style
+from unbraid.reports.run_results import RunResults
 from unbraid.reports.tasks import BAR, WITHOUT, Row, Task, drawn, tasks, undrawn
 
 READS = "asked: "
@@ -17,7 +17,7 @@ CLOSE = 0.045
 
 def learning(results: RunResults) -> Section:
     """A figure a task."""
-    found = tasks(results) if results.is_taught else []
+    found = tasks(results)
     figures = [figure for task in found if (figure := _figure(results, task))]
     fixed = results.config.get("world", {}).get("examples")
     batch = "the training batch, which is fresh stories" if fixed is None else "the training batch, which is seen again"

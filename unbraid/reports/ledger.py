@@ -144,5 +144,7 @@ def _figures(entry: JsonDict, run: Path, shown: dict[Path, str]) -> str:
     above = [markup.link(shown[path], f"{path.stem}, above") for path in paths if path in shown]
     shown.update({path: str(entry["id"]) for path in new})
     figures = [Figure(path.stem, path.read_bytes(), f"Figure {path.stem} of {run.name}") for path in new]
-    drawn = markup.figure(Section("", f"{', '.join(path.stem for path in new)} of {run.name}.", figures)) if new else ""
+    drawn = (
+        markup.section(Section("", f"{', '.join(path.stem for path in new)} of {run.name}.", figures)) if new else ""
+    )
     return drawn + (f"<p>Figure: {', '.join(above)}.</p>" if above else "") + absent

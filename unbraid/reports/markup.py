@@ -88,12 +88,13 @@ def table(
     return f'<div{box} role="region" tabindex="0" aria-label="{escape(about)}">{inside}</div>'
 
 
-def figure(section: Section) -> str:
-    figures = "".join(_figure(figure) for figure in section.figures)
+def section(part: Section) -> str:
+    """The figures of a section with their caption, and what stands under them; without its heading."""
+    figures = "".join(_figure(figure) for figure in part.figures)
     if not figures:
-        return f"{paragraph(section.caption)}{section.numbers}"
-    shown = f'<div class="figures">{figures}</div><figcaption>{escape(section.caption)}</figcaption>'
-    return f"<figure>{shown}</figure>{section.numbers}"
+        return f"{paragraph(part.caption) if part.caption else ''}{part.numbers}"
+    shown = f'<div class="figures">{figures}</div><figcaption>{escape(part.caption)}</figcaption>'
+    return f"<figure>{shown}</figure>{part.numbers}"
 
 
 def document(title: str, body: str) -> str:

@@ -6,7 +6,6 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.lines import Line2D
 
-from unbraid.reports.matching_tables import matching_tables
 from unbraid.reports.canvas import (
     GREY,
     INK,
@@ -23,8 +22,9 @@ from unbraid.reports.canvas import (
     short,
 )
 from unbraid.reports.column_figures import rows_of
-from unbraid.reports.run_results import RunResults, Score, Setting
+from unbraid.reports.matching_tables import matching_tables
 from unbraid.reports.matching_words import CONCEPTS, FEATURES
+from unbraid.reports.run_results import RunResults, Score, Setting
 
 COLOURS = {
     "recovered": "#0072B2",
@@ -50,7 +50,7 @@ Shares = dict[str, float]
 
 def concept_matching(results: RunResults) -> Section:
     """One figure of the concepts, one of the features; a bar a setting, and chance."""
-    shown = rows_of(results) if results.is_line else []
+    shown = rows_of(results)
     figures = [
         _figure(results, shown, name, title, words)
         for name, title, words in (

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from unbraid.config import JsonDict
 from unbraid.reports import markup
-from unbraid.reports.run_results import RunResults, Setting
-from unbraid.reports.matching_words import CONCEPT_RULES, CONCEPTS, FEATURE_RULES, FEATURES
 from unbraid.reports.markup import Group
+from unbraid.reports.matching_words import CONCEPT_RULES, CONCEPTS, FEATURE_RULES, FEATURES
+from unbraid.reports.run_results import RunResults, Setting
 from unbraid.reports.score_tables import score_table
 from unbraid.reports.words import count, number
 
@@ -57,8 +57,8 @@ def _concept(one: JsonDict) -> list[str]:
     return [
         f"{one['factor']} = {one['value']}",
         one["verdict"],
-        number("recovery", one["phi"]),
-        number("recovery", one["ceiling"]),
+        number("phi", one["phi"]),
+        number("phi", one["ceiling"]),
         f"{100 * one['share']:.1f} %",
         nearest + ", ".join([*named, *more]) if named else "–",
     ]

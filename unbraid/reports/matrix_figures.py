@@ -8,9 +8,9 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm, Normalize
 
 from unbraid.reports.canvas import INK, Figure, Section, blank, name_axes, png
-from unbraid.reports.run_results import RunResults
 from unbraid.reports.grids import TITLE, Grid, grids, last_name, ratio
 from unbraid.reports.published_grid import CLIPPED, Published, published
+from unbraid.reports.run_results import RunResults
 from unbraid.reports.words import MISSING
 
 CELL, BESIDE, TICK = 7.6, 6.4, 8.0

@@ -9,6 +9,7 @@ from matplotlib.ticker import MaxNLocator
 
 from unbraid.metrics.intervals import Difference, compare, paired_difference
 from unbraid.reports import markup
+from unbraid.reports.ablation import Ablation, Addition, Case, in_words, read_ablation
 from unbraid.reports.canvas import (
     CLEAR,
     COLOURS,
@@ -24,10 +25,9 @@ from unbraid.reports.canvas import (
     name_axes,
     png,
 )
-from unbraid.reports.run_results import RunResults
-from unbraid.reports.ablation import Addition, Case, Ablation, in_words, read_ablation
 from unbraid.reports.markup import Group
-from unbraid.reports.words import MISSING, interval, number, describe_metric, describe_metric_of
+from unbraid.reports.run_results import RunResults
+from unbraid.reports.words import MISSING, describe_metric, describe_metric_of, interval, number
 
 SHOWN = (
     *("recovered", "explained_variance", "dead", "redundancy", "correlation", "absorption"),
@@ -85,7 +85,9 @@ def additions(results: RunResults) -> Section:
 
 def _numbers(found: Mapping[str, Sequence[Effect]]) -> str:
     """Every difference as a table, folded away."""
-    groups = [Group([_row(metric, one) for one in each], describe_metric(metric).label) for metric, each in found.items()]
+    groups = [
+        Group([_row(metric, one) for one in each], describe_metric(metric).label) for metric, each in found.items()
+    ]
     head = ("mechanism", "difference", "95 % interval", "pairs", "between L0", "verdict")
     return markup.fold("The same in numbers", markup.table("What each mechanism adds", head, groups, words=1))
 

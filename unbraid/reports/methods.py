@@ -2,10 +2,10 @@
 
 import json
 
-from unbraid.reports.canvas import COLOURS, DASHES, MARKERS, Style, Figure
+from unbraid.reports.canvas import COLOURS, DASHES, MARKERS, Figure, Style
 from unbraid.reports.run_results import RunResults, Setting
 
-METHOD, SIZE = "baseline", "data.samples"
+METHOD, SIZE = "baseline", "samples.n"
 MOST_PICTURES = 6
 
 

@@ -6,13 +6,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from unbraid.reports.ablation import ALONE, PUBLISHED, Ablation, Case, read_ablation, shared_l0
 from unbraid.reports.canvas import (
     GREY,
     HEIGHT,
     INK,
-    Style,
     Figure,
     Section,
+    Style,
     blank,
     handle,
     key,
@@ -22,10 +23,9 @@ from unbraid.reports.canvas import (
     png,
     shared,
 )
-from unbraid.reports.run_results import RunResults, Score
-from unbraid.reports.ablation import ALONE, PUBLISHED, Case, Ablation, read_ablation, shared_l0
 from unbraid.reports.methods import method_style
-from unbraid.reports.words import number, describe_metric, describe_metric_of
+from unbraid.reports.run_results import RunResults, Score
+from unbraid.reports.words import describe_metric, describe_metric_of, number
 
 PAIRS = (
     *(("l0", "explained_variance"), ("l0", "recovered"), ("explained_variance", "recovered")),

@@ -7,11 +7,11 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from unbraid.config import JsonDict
-from unbraid.reports.canvas import GREY, HEIGHT, INK, Style, Figure, Section, blank, handle, key, name_axes, png, short
-from unbraid.reports.run_results import RunResults
 from unbraid.reports.ablation import read_ablation
+from unbraid.reports.canvas import GREY, HEIGHT, INK, Figure, Section, Style, blank, handle, key, name_axes, png, short
 from unbraid.reports.methods import method_style
 from unbraid.reports.pareto_figures import highlighted
+from unbraid.reports.run_results import RunResults
 
 PROBE, FULL = "probe_", "full"
 MOST = 6

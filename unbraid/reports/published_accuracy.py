@@ -11,9 +11,9 @@ from unbraid.config import JsonDict, flatten, read_toml
 from unbraid.reports import markup
 from unbraid.reports.canvas import INK, Figure, Section, blank, key, name_axes, png
 from unbraid.reports.configurations import setting_configs
-from unbraid.reports.run_results import RunResults, Score
 from unbraid.reports.forest_figures import row_style
 from unbraid.reports.markup import Group
+from unbraid.reports.run_results import RunResults, Score
 from unbraid.reports.score_figures import draw_row, name_row, row_key
 from unbraid.reports.tasks import Row, tasks
 from unbraid.reports.words import MISSING, interval, number
@@ -23,7 +23,7 @@ PUBLISHED = Path(__file__).parents[1] / "studies" / "published" / "head_constrai
 
 def published_accuracies(results: RunResults) -> Section:
     """Our accuracies with the seed's; empty where the run is not of its experiments."""
-    rows = _rows(results) if results.is_taught else []
+    rows = _rows(results)
     error = _error(rows[0][1]) if rows else 0.0
     caption = (
         "Diamond: what the seed reports, of one model, with twice the standard error that its 1000 test questions "
@@ -64,7 +64,9 @@ def _figure(results: RunResults, rows: list[tuple[Row, float, Score]]) -> Figure
     name_axes(axes, "Accuracy beside the seed's", "accuracy (higher is better)", "")
     seed = Line2D([], [], color=INK, marker="d", markerfacecolor="white", linewidth=1, label="the seed, ± 2 s.e.")
     key(figure, [*row_key([score for *_, score in rows]), seed])
-    described = "; ".join(f"{row.name} {number('accuracy', score.value)}, seed {theirs:.3f}" for row, theirs, score in rows)
+    described = "; ".join(
+        f"{row.name} {number('accuracy', score.value)}, seed {theirs:.3f}" for row, theirs, score in rows
+    )
     return Figure("published-accuracy", png(figure), f"Accuracy of the seed's experiments: {described}.")
 
 

@@ -7,9 +7,9 @@ from matplotlib.lines import Line2D
 from unbraid.metrics.intervals import Estimate, estimate
 from unbraid.reports.canvas import (
     HEIGHT,
-    Style,
     Figure,
     Section,
+    Style,
     blank,
     handle,
     key,
@@ -19,8 +19,8 @@ from unbraid.reports.canvas import (
     shared,
     short,
 )
+from unbraid.reports.methods import METHOD, SIZE, by_method, figures, groups, method_style
 from unbraid.reports.run_results import RunResults, Setting
-from unbraid.reports.methods import METHOD, SIZE, by_method, groups, method_style, figures
 
 FEWEST = 5
 """A bin with fewer features than this, over all replicates, is not drawn."""
@@ -29,7 +29,7 @@ FEWEST = 5
 def rates(results: RunResults) -> Section:
     """A figure for each world, a line for each method."""
     one_size = not any(SIZE in one.swept for one in results.settings)
-    found = groups(results, (METHOD,)) if one_size else {}
+    found = groups(results, (METHOD,)) if one_size and results.has("seen") else {}
     drawn = [_figure(results, place, title, settings) for place, (title, settings) in enumerate(found.items())]
     caption = (
         "Mean cosine of a true feature with the direction most like it (y, 1 is perfect), for features by the share of "

@@ -12,17 +12,17 @@ from unbraid.metrics.catalog import FOUND
 from unbraid.reports.canvas import (
     COLOURS,
     HEIGHT,
-    Style,
     Figure,
     Section,
+    Style,
     blank,
     key,
     left_out,
     level,
-    setting_style,
     make_log,
     name_axes,
     png,
+    setting_style,
     short,
 )
 from unbraid.reports.run_results import RunResults, Setting
@@ -49,7 +49,7 @@ class _Recovery:
         return cls(rates[order], found[:, order], False)
 
     @property
-    def stack_configs(self) -> str:
+    def axis_label(self) -> str:
         return "true feature, best found first" if self.ranked else "firing probability of the true feature (log)"
 
     def median(self) -> tuple[np.ndarray, np.ndarray]:
@@ -61,6 +61,8 @@ class _Recovery:
 
 def recovery(results: RunResults) -> Section:
     """Each true feature's best cosine against how often it fires, a figure a setting."""
+    if not results.has("best_cosine"):
+        return Section("", "", [])
     settings = results.panels
     found = [_Recovery.of(results.probabilities(s), results.table(s, "best_cosine")) for s in settings]
     figures = [_figure(results, settings, found, place) for place in range(len(settings))]
@@ -90,7 +92,7 @@ def _figure(results: RunResults, settings: list[Setting], found: list[_Recovery]
     chance = setting.scores["mmcs"].chance
     key(figure, _draw(axes, this, setting_style(results, setting), short(setting.label), chance, others))
     alt = (
-        f"{setting.label}: best cosine of each of {len(this.x)} true features, against {this.stack_configs}; mean "
+        f"{setting.label}: best cosine of each of {len(this.x)} true features, against {this.axis_label}; mean "
         f"{number('mmcs', setting.value('mmcs'))}, {(this.cosines.mean(0) >= FOUND).mean():.0%} at {FOUND} or above."
     )
     return Figure(f"recovery-{place + 1}", png(figure), alt)
@@ -112,7 +114,7 @@ def _draw(
     if not this.ranked:
         make_log(axes, "x", x[0], x[-1])
     axes.set_ylim(min(0.0, float(this.cosines.min())), 1.04)
-    name_axes(axes, title, this.stack_configs, "best cosine, mean")
+    name_axes(axes, title, this.axis_label, "best cosine, mean")
     lines = [Line2D([], [], color="black", linewidth=2, label="running median")]
     lines += [Line2D([], [], color=PALE, linewidth=1.4, label="other settings")] if others else []
     levels = [level(axes, FOUND, f"{FOUND}: counts as found", "--"), level(axes, chance, "chance", ":")]

@@ -13,50 +13,53 @@ from unbraid.reports.canvas import (
     INK,
     SMALL,
     SMALLER,
-    Style,
     Figure,
     Section,
+    Style,
     blank,
     key,
     left_out,
-    setting_style,
     name_axes,
     plain,
     png,
+    setting_style,
     short,
 )
 from unbraid.reports.run_results import MOST_ROWS, RunResults, Score, Setting, finite
-from unbraid.reports.words import estimate, describe_metric
+from unbraid.reports.summaries import summary_of
+from unbraid.reports.words import describe_metric, estimate
 
 CHANCE: LineStyleType = (0.0, (2.0, 1.2))
 PLOTTED = ("mmcs", "mcc", "recovered", "f1", "evenness", "hopkins", "clustered")
-UNPLANTED = ("explained_variance",)
-"""What is plotted where no truth was planted."""
+"""Where there is none of these the leading metric is plotted."""
 
 
 def scores(results: RunResults) -> Section:
     """A row a setting: every replicate, the mean with its interval, chance and ceiling."""
     settings = results.settings if len(results.settings) <= MOST_ROWS else results.drawn
-    plotted = PLOTTED if results.is_planted else UNPLANTED
-    kept = [metric for metric in plotted if any(metric in setting.scores for setting in settings)]
+    plotted = [metric for metric in PLOTTED if results.has_score(metric)] or [results.leading]
     caption = (
         "Each row is a setting. Small dots: one per replicate. Large marker: their mean, with its 95 % interval as a "
         f"bar (often narrower than the marker). {_bounds(results)}{left_out(results, settings)}"
     )
-    figures = [_figure(results, settings, metric) for metric in kept]
-    heading = "Scores against chance and ceiling" if results.is_planted else "Scores against chance"
+    figures = [_figure(results, settings, metric) for metric in plotted]
+    bounded = any(
+        setting.scores[metric].ceiling is not None
+        for metric in plotted
+        for setting in settings
+        if metric in setting.scores
+    )
+    heading = "Scores against chance and ceiling" if bounded else "Scores against chance"
     return Section(heading, caption, figures)
 
 
 def _bounds(results: RunResults) -> str:
-    if "embedding" in results.config:
-        return "Dashed tick: chance, the same samples with their features dealt anew."
-    if not results.is_planted:
-        return "Dashed tick: chance, answering the mean. No truth was planted, so there is no ceiling. 1 is perfect."
-    return (
-        "Dashed tick: chance, a random dictionary of the same size. Solid tick: the ceiling, an oracle of the same "
-        "size. Scores have no unit; 1 is perfect."
-    )
+    if results.has_truth:
+        return (
+            "Dashed tick: chance, a random dictionary of the same size. Solid tick: the ceiling, an oracle of the same "
+            "size. Scores have no unit; 1 is perfect."
+        )
+    return f"Dashed tick: chance. {summary_of(results.facts).references(results)}"
 
 
 def _figure(results: RunResults, settings: list[Setting], metric: str) -> Figure:

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from unbraid.reports import markup
-from unbraid.reports.run_results import Setting
 from unbraid.reports.markup import Group
-from unbraid.reports.words import MISSING, interval, number, describe_metric_of
+from unbraid.reports.run_results import Setting
+from unbraid.reports.words import MISSING, describe_metric_of, interval, number
 
 
 def score_table(settings: Sequence[Setting], metrics: Sequence[str]) -> str:

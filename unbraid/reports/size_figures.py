@@ -6,9 +6,9 @@ from matplotlib.lines import Line2D
 from unbraid.reports.canvas import (
     GREY,
     HEIGHT,
-    Style,
     Figure,
     Section,
+    Style,
     blank,
     handle,
     key,
@@ -17,8 +17,8 @@ from unbraid.reports.canvas import (
     png,
     short,
 )
+from unbraid.reports.methods import METHOD, SIZE, by_method, figures, groups, method_style
 from unbraid.reports.run_results import RunResults, Setting
-from unbraid.reports.methods import METHOD, SIZE, by_method, groups, method_style, figures
 
 
 def sizes(results: RunResults) -> Section:

@@ -37,7 +37,9 @@ class StoryAttention:
         return self.patterns[:, :, self.asked, self.support].sum(-1)
 
 
-def story_attention(results: RunResults, setting: Setting, story: int = 0, whole: bool = False) -> StoryAttention | None:
+def story_attention(
+    results: RunResults, setting: Setting, story: int = 0, whole: bool = False
+) -> StoryAttention | None:
     """As the first member of this setting saw it; None where nothing was kept."""
     for stack, position in setting.places:
         cards = results.stories[stack].get("members", {}).get(str(position), []) if results.stories else []

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from unbraid.config import JsonDict, task_of
-from unbraid.reports.run_results import MOST_LINES, RunResults, Setting
 from unbraid.reports.phrases import phrase
+from unbraid.reports.run_results import MOST_LINES, RunResults, Setting
 
 WITHOUT = "without the question"
 BAR = "the most that is possible without the question, and only above it a model has surely read it"
@@ -52,7 +52,7 @@ def without_the_question(results: RunResults, task: Task) -> float | None:
 
 def drawn(results: RunResults, rows: list[Row]) -> list[Row]:
     """The rows that there is room for: all, or a few from the highest accuracy to the lowest."""
-    kept = {setting.index for setting in results.spread([row.setting for row in rows], MOST_LINES)}
+    kept = {setting.index for setting in results.evenly_spread([row.setting for row in rows], MOST_LINES)}
     return [row for row in rows if row.setting.index in kept]
 
 

@@ -1,80 +1,69 @@
-"""The sections of a report that are words and tables: what was run, the headline, scores, differences, environment."""
+"""The parts of a report that are words and tables: summary, scores, differences, environment."""
 
 from collections.abc import Callable, Sequence
 
 from unbraid.config import JsonDict
 from unbraid.reports import markup
-from unbraid.reports.canvas import SIGNS
-from unbraid.reports.run_results import MOST_LINES, MOST_ROWS, RunResults, best_of, environment
-from unbraid.reports.pipeline_sentences import LINE_CHANCE, reached
-from unbraid.reports.matching_words import LEADING
+from unbraid.reports.canvas import SIGNS, Section
+from unbraid.reports.equality import is_decided_by_accuracy
+from unbraid.reports.language_model_sentences import written
 from unbraid.reports.markup import Group
-from unbraid.reports.model_sentences import MODEL_CHANCE
+from unbraid.reports.matching_words import LEADING
+from unbraid.reports.run_results import MOST_LINES, MOST_ROWS, RunResults, best_of, environment
 from unbraid.reports.score_tables import score_cells, score_table
-from unbraid.reports.sentences import details, error_bar, headline, what_was_run
-from unbraid.reports.text_sentences import TEXT_CHANCE, pairs_counted, written
-from unbraid.reports.words import in_order, interval, number, seconds, describe_metric
+from unbraid.reports.summaries import Summary, summary_of
+from unbraid.reports.words import beside, describe_metric, in_order, interval, number, seconds
 
-PICTURED = ("evenness", "hopkins", "clusters", "clustered")
+OF_EMBEDDINGS = ("evenness", "hopkins", "clusters", "clustered")
 ON_STORIES = (
     *("accuracy", "support_best", "support_mass", "attention_entropy", "separation", "steps_to_95"),
     *("parameters", "seconds"),
 )
 ON_TEXT = ("perplexity", "bits_per_character", "row_std", "sharpness")
-JUDGED = ("loss_recovered", "probe_1")
+ON_LANGUAGE_MODEL = ("loss_recovered", "probe_1")
 MAIN = (
     *(*LEADING, "mmcs", "mcc", "recovered", "f1", "explained_variance", "l0", "dead"),
-    *(*JUDGED, *PICTURED, *ON_STORIES, *ON_TEXT),
+    *(*ON_LANGUAGE_MODEL, *OF_EMBEDDINGS, *ON_STORIES, *ON_TEXT),
 )
 """The scores in the first table; the rest is folded away."""
 FEW = (
-    *(*LEADING, "mmcs", "f1", "l0", *JUDGED, *PICTURED),
+    *(*LEADING, "mmcs", "f1", "l0", *ON_LANGUAGE_MODEL, *OF_EMBEDDINGS),
     *("accuracy", "support_best", "attention_entropy", *ON_TEXT[:2]),
 )
 """The same where there are many settings."""
 MANY = 4
-ALONE = 20
+BY_LUCK = 20
 """Of so many comparisons one is called by luck alone, at 95 %."""
 
 
-def described(results: RunResults, level: int) -> str:
+def summary(results: RunResults, level: int) -> str:
     """The headline, and what was run."""
-    said = "".join(
-        markup.paragraph(sentence) for sentence in (headline(results), " ".join(details(results))) if sentence
-    )
+    words = summary_of(results.facts)
+    top = (words.headline(results), " ".join(words.details(results)))
+    described = "".join(markup.paragraph(sentence) for sentence in top if sentence)
     config = (results.run.path / "config.toml").read_text(encoding="utf-8")
-    again = "Saved as config.toml, this does it again: unbraid run config.toml"
-    samples = "".join(markup.paragraph(sample) for sample in written(results))
+    again = "Save this as config.toml and run it again with: unbraid run config.toml"
     return (
-        f'<div class="headline">{said}</div>'
+        f'<div class="headline">{described}</div>'
         + markup.heading(level, "What was run")
-        + markup.paragraph(" ".join([*what_was_run(results.config), *(reached(results) if results.is_line else [])]))
-        + (markup.fold("How the models write", samples) if samples else "")
+        + markup.paragraph(" ".join(words.what_was_run(results.config)))
         + markup.fold("The whole configuration", markup.paragraph(again, "soft") + markup.code(config))
     )
 
 
-def scored(results: RunResults) -> str:
+def all_scores(results: RunResults) -> Section:
     """The table of settings, metric by metric, and what its intervals, chance and ceiling are."""
-    metrics = in_order(list(dict.fromkeys(metric for one in results.settings for metric in one.scores)))
-    meaning = (
-        f"{error_bar(results)} Chance is a random dictionary of the same size, fired by the same rule; the ceiling is "
-        "an oracle of the same size that holds the most frequent true features and knows what fired."
-    )
-    if "embedding" in results.config:
-        meaning = (
-            f"{error_bar(results)} Chance is the figure of the same samples with every feature's strengths dealt "
-            "anew among them: each fires as often as before, and independently of the others."
-        )
-    if results.is_taught:
-        meaning = f"{error_bar(results)} {MODEL_CHANCE}"
-    if results.is_line:
-        meaning = f"{error_bar(results)} {LINE_CHANCE}"
-    if results.is_text:
-        meaning = f"{error_bar(results)} {TEXT_CHANCE} {pairs_counted(results)}"
-    if not results.is_planted:
-        meaning = f"{error_bar(results)} Chance is answering the mean. There is no planted truth, and so no ceiling."
-    return markup.paragraph(meaning) + _language_model(results.language_model) + _tables(results, metrics)
+    metrics = in_order(list(dict.fromkeys(metric for setting in results.settings for metric in setting.scores)))
+    words: Summary = summary_of(results.facts)
+    meaning = f"{words.error_bar(results)} {words.references(results)}"
+    return Section("All scores", meaning, [], _language_model(results.language_model) + _tables(results, metrics))
+
+
+def text_samples(results: RunResults) -> Section:
+    """How the first replicate of each drawn setting continues the text."""
+    samples = "".join(markup.paragraph(sample) for sample in written(results))
+    shown = markup.fold("Samples", samples) if samples else ""
+    return Section("How the models write", "Prompt ▸ continuation, by the first replicate of each setting.", [], shown)
 
 
 def _language_model(scores: JsonDict) -> str:
@@ -82,35 +71,37 @@ def _language_model(scores: JsonDict) -> str:
     if not scores:
         return ""
     raw = scores["baselines"]["raw activations"].get("probe_1")
-    beside = f" A probe on one coordinate of the activations themselves has {raw['value']:.3f}." if raw else ""
-    said = (
+    one_coordinate = f" A probe on one coordinate of the activations: {raw['value']:.3f}." if raw else ""
+    meaning = (
         f"Evaluated on {scores['model']}, {scores['site']}: reconstructions spliced in on {scores['text']}; probes on "
-        f"{', '.join(scores['labelled']) or 'nothing'}. There chance is a random dictionary of the same size.{beside}"
+        f"{', '.join(scores['labelled']) or 'nothing'}. Chance is a random dictionary of the same size.{one_coordinate}"
     )
-    return "".join(markup.paragraph(sentence) for sentence in (said, *scores["warnings"]))
+    return "".join(markup.paragraph(sentence) for sentence in (meaning, *scores["warnings"]))
 
 
-def compared(results: RunResults, level: int) -> str:
+def differences(results: RunResults) -> Section:
     """Every setting's paired difference from the first; nothing where there is one setting."""
     if not results.differences:
-        return ""
-    references = list(dict.fromkeys(one["reference"] for one in results.differences))
+        return Section("", "", [])
+    references = list(dict.fromkeys(difference["reference"] for difference in results.differences))
     first = results.settings[references[0]].label
-    several = " (and on other tasks from the first there)" if len(references) > 1 else ""
+    several = " (on other tasks: from the first setting there)" if len(references) > 1 else ""
     amount = len(results.differences)
-    luck = f" Of {amount} about {amount / ALONE:.0f} would be called by luck alone." if amount >= ALONE else ""
+    luck = f" Of {amount} about {amount / BY_LUCK:.0f} would be called by luck alone." if amount >= BY_LUCK else ""
     meaning = (
         f"Each setting minus {first}{several}, paired by replicate: mean, 95 % interval and number of pairs. The "
         f"verdict is higher or lower where the interval leaves out 0, else undecided.{luck}"
     )
-    meaning += " Whether accuracies are equal is not asked here, but in the table above." if results.is_line else ""
-    metrics = in_order(list(dict.fromkeys(one["metric"] for one in results.differences)))
+    if is_decided_by_accuracy(results.leading, results.differences):
+        meaning += " These verdicts hold whether or not accuracies are equal; those at equal accuracy are above."
+    metrics = in_order(list(dict.fromkeys(difference["metric"] for difference in results.differences)))
     if len(results.settings) > MOST_ROWS:
-        name = f"{describe_metric(metrics[0]).label} of {len(results.settings) - 1} settings; other scores are in scores.json"
+        label, others = describe_metric(metrics[0]).label, len(results.settings) - 1
+        name = f"{label} of {others} settings; other scores are in scores.json"
         tables = markup.fold(name, _difference_table(results, metrics[:1]))
     else:
         tables = _folded(metrics, _first(results), lambda kept: _difference_table(results, kept))
-    return markup.heading(level, f"Differences from {first}") + markup.paragraph(meaning) + tables
+    return Section(f"Differences from {first}", meaning, [], tables)
 
 
 def surroundings(results: RunResults) -> str:
@@ -130,33 +121,23 @@ def surroundings(results: RunResults) -> str:
     return f"<footer>{markup.facts(pairs)}</footer>"
 
 
-def overview(results: Sequence[RunResults]) -> str:
-    """One row a run, with its best setting; runs of models have a table of their own."""
-    dictionaries = [one for one in results if not (one.is_taught or one.is_text or one.is_line)]
-    lines = [one for one in results if one.is_line]
-    models = [one for one in results if one.is_taught]
-    languages = [one for one in results if one.is_text]
-    return (
-        _overview(dictionaries, "mmcs", ("recovered", "l0"))
-        + _overview(lines, "recovery", ("recovery_share", "accuracy"))
-        + _overview(models, "accuracy", ("support_best",))
-        + _overview(languages, "perplexity", ("bits_per_character",))
-    )
+def overview(runs: Sequence[RunResults]) -> str:
+    """One row a run, with its best setting; a table for each leading metric."""
+    leading = dict.fromkeys(results.leading for results in runs)
+    return "".join(_overview([one for one in runs if one.leading == metric], metric) for metric in leading)
 
 
-def _overview(results: Sequence[RunResults], leading: str, beside: Sequence[str]) -> str:
-    if not results:
-        return ""
-    names = [describe_metric(metric).label for metric in (leading, *beside)]
+def _overview(runs: Sequence[RunResults], leading: str) -> str:
+    names = [describe_metric(metric).label for metric in (leading, *beside(leading))]
     head = ("run", "best setting", names[0], "95 % interval", "chance", "ceiling", *names[1:])
-    rows = [_overview_row(one, leading, beside) for one in results]
+    rows = [_overview_row(results, leading) for results in runs]
     return markup.table("The runs and their best settings", head, [Group(rows)])
 
 
-def _overview_row(results: RunResults, leading: str, beside: Sequence[str]) -> list[str]:
+def _overview_row(results: RunResults, leading: str) -> list[str]:
     best = results.best() or results.settings[0]
-    extra = [number(metric, best.value(metric)) for metric in beside]
-    return [results.run.name, best.label, *score_cells(best, leading), *extra]
+    others = [number(metric, best.value(metric)) for metric in beside(leading)]
+    return [results.run.name, best.label, *score_cells(best, leading), *others]
 
 
 def _tables(results: RunResults, metrics: Sequence[str]) -> str:

@@ -8,8 +8,8 @@ from matplotlib.lines import Line2D
 
 from unbraid.metrics.catalog import FOUND
 from unbraid.reports.canvas import COLOURS, GREY, Figure, Section, blank, key, name_axes, png, short
-from unbraid.reports.run_results import RunResults, Setting
 from unbraid.reports.grids import TITLE, grids, ratio
+from unbraid.reports.run_results import RunResults, Setting
 from unbraid.reports.step_axis import log_steps
 
 SHOWN = 14

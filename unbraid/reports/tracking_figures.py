@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from unbraid.metrics.catalog import FOUND
-from unbraid.reports.canvas import COLOURS, DASHES, MARKERS, Style, Figure, Section, blank, handle, key, name_axes, png
-from unbraid.reports.run_results import RunResults, Setting
+from unbraid.reports.canvas import COLOURS, DASHES, MARKERS, Figure, Section, Style, blank, handle, key, name_axes, png
 from unbraid.reports.grids import TITLE, Family, families, grids, ratio
+from unbraid.reports.run_results import RunResults, Setting
 from unbraid.reports.step_axis import log_steps
 
 FATES = {
@@ -151,7 +151,9 @@ def _thresholds(results: RunResults, family: Family, place: int) -> Figure | Non
         axes, f"{title}\n{family.name}" if family.name else title, "least cosine that counts", "true features", TITLE
     )
     key(figure, handles)
-    described = "; ".join(f"{label} {', '.join(f'{value:.4g}' for value in one.values.mean(0))}" for label, one in drawn)
+    described = "; ".join(
+        f"{label} {', '.join(f'{value:.4g}' for value in one.values.mean(0))}" for label, one in drawn
+    )
     return Figure(f"thresholds-{place}", png(figure), f"{title} for thresholds {thresholds.tolist()}: {described}.")
 
 

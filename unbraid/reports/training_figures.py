@@ -1,5 +1,6 @@
-"""Figures of training: every loss term, L0 and MMCS against the step."""
+"""Figures of training: every loss term and whatever else was logged, against the step."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,18 +8,18 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from unbraid.reports.canvas import (
-    Style,
     Figure,
     Section,
+    Style,
     blank,
     handle,
     key,
     left_out,
     level,
-    setting_style,
     make_log,
     name_axes,
     png,
+    setting_style,
     shared,
     short,
 )
@@ -26,49 +27,57 @@ from unbraid.reports.run_results import Curve, RunResults, Setting
 
 FEW_POINTS = 3
 """A curve of so few points is drawn with markers, or nothing would be seen."""
+TERMS = "the terms of the loss that training minimizes"
 LONGEST = 68
 """Letters of a setting that there is room for under a plot."""
 
 
 @dataclass(frozen=True)
 class _Quantity:
-    """Something that was logged: its key in the log, and how it is named on a figure."""
+    """Something that was logged: its key in the log, its title and unit on a figure, and what it shows."""
 
     key: str
     title: str
     unit: str
+    shows: str
     term: bool = False
 
 
-def curves(results: RunResults) -> Section:
+QUANTITIES = (
+    _Quantity("l0", "L0 on the training batch", "features per sample", "how many features fire"),
+    _Quantity("mmcs", "MMCS while training", "MMCS (1 is perfect)", "how much of the planted truth is found"),
+    _Quantity("perplexity", "Perplexity on the training batch", "perplexity", "the perplexity of the training batch"),
+    _Quantity("gradient_norm", "Gradient norm", "norm before clipping", "the norm of the gradient"),
+)
+"""What may be logged beside the terms of the loss."""
+
+
+def curves(results: RunResults, style: Callable[[RunResults, Setting], Style] = setting_style) -> Section:
     """A figure for each thing that was logged."""
     settings = results.drawn
-    logged = [_Quantity(term, f"Loss term: {term}", "cost per sample", True) for term in results.terms()]
-    logged.append(_Quantity("l0", "L0 on the training batch", "features per sample"))
-    logged.append(_Quantity("mmcs", "MMCS while training", "MMCS (1 is perfect)"))
-    shown = "what training minimises, how many features fire, and how much of the planted truth is found"
-    logged.append(_Quantity("perplexity", "Perplexity on the training batch", "perplexity"))
-    logged.append(_Quantity("length", "Length of the gradient", "length before it is clipped"))
-    if results.is_line:
-        shown = "what the dictionaries' training minimises, and how many features fire; baselines are not trained so"
-    if results.is_text:
-        shown = "the costs that training minimises, in nats a token, and what they amount to on the training batch"
-    if results.is_taught:
-        shown = "the costs that training minimises: of wrong answers, of the model itself, and of each constraint"
+    terms = [_Quantity(term, f"Loss term: {term}", "cost per sample", TERMS, True) for term in results.terms()]
+    drawn = [(quantity, _figure(results, settings, quantity, style)) for quantity in (*terms, *QUANTITIES)]
+    shown = list(dict.fromkeys(quantity.shows for quantity, figure in drawn if figure))
+    untrained = len(settings) - sum(any(results.curve(one, term.key, True) for term in terms) for one in settings)
+    baselines = f" Baselines are not trained by steps: {untrained} of these settings." if untrained and shown else ""
     caption = (
-        f"Against the training step: {shown}. Thin lines: replicates. Bold line: their "
-        f"mean.{left_out(results, settings)}"
+        f"Against the training step: {'; '.join(shown)}. Thin lines: replicates. Bold line: their "
+        f"mean.{baselines}{left_out(results, settings)}"
     )
-    figures = [_figure(results, settings, quantity) for quantity in logged]
-    return Section("Training", caption, [figure for figure in figures if figure])
+    return Section("Training", caption, [figure for _, figure in drawn if figure])
 
 
-def _figure(results: RunResults, settings: list[Setting], quantity: _Quantity) -> Figure | None:
+def _figure(
+    results: RunResults,
+    settings: list[Setting],
+    quantity: _Quantity,
+    style: Callable[[RunResults, Setting], Style],
+) -> Figure | None:
     drawn = [(one, curve) for one in settings if (curve := results.curve(one, quantity.key, quantity.term))]
     if not drawn:
         return None
     figure, axes = blank(results.source, height=3.3 + 0.2 * len(settings))
-    handles = [_draw(axes, setting_style(results, setting), setting.label, curve) for setting, curve in drawn]
+    handles = [_draw(axes, style(results, setting), setting.label, curve) for setting, curve in drawn]
     levels = [] if quantity.term else _levels(axes, settings, quantity)
     seen = [curve.values.ravel() for _, curve in drawn] + [np.atleast_1d(line.get_ydata())[:1] for line in levels]
     _scale(axes, np.concatenate(seen), quantity)

@@ -4,10 +4,10 @@ import numpy as np
 
 from unbraid.metrics.catalog import MEDIUM, SHARP, classify_row_std
 from unbraid.reports import markup
-from unbraid.reports.run_results import RunResults, Setting
 from unbraid.reports.markup import Group
 from unbraid.reports.published_uniformity import COMPARABLE, Report, reported
-from unbraid.reports.words import MISSING, number, describe_metric
+from unbraid.reports.run_results import RunResults, Setting
+from unbraid.reports.words import MISSING, describe_metric, number
 
 FLOOR = "row_std_uniform"
 COLUMNS = {
@@ -21,7 +21,7 @@ COLUMNS = {
     "kl_mean": "KL mean",
     "kl_std": "KL std",
     "mean_distance": "distance of means",
-    "explosions": "explosions",
+    "gradient_spikes": "gradient spikes",
     "parameters": "parameters",
     "seconds": "seconds",
 }

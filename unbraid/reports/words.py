@@ -1,4 +1,4 @@
-"""Say what the numbers are: the words of a metric, and numbers with the digits they deserve."""
+"""A metric's record in the catalog, and numbers with the digits they deserve."""
 
 import math
 from collections.abc import Iterable
@@ -9,10 +9,19 @@ from unbraid.reports.run_results import Score, Setting
 
 MISSING = "–"
 NOTHING = 1e-12
+BESIDE = {
+    "phi": ("phi_share", "accuracy"),
+    "mmcs": ("recovered", "l0"),
+    "explained_variance": ("l0", "dead"),
+    "accuracy": ("support_best", "attention_entropy"),
+    "perplexity": ("bits_per_character", "parameters"),
+    "evenness": ("clusters",),
+}
+"""The scores shown beside a leading one where there is little room."""
 
 
 def describe_metric(metric: str) -> Metric:
-    """The record of a metric; what has none keeps its own name."""
+    """The record of a metric in the catalog; what has none keeps its own name."""
     return find(metric) or Metric(metric, metric, "", "", format="#.4g")
 
 
@@ -24,6 +33,10 @@ def describe_metric_of(metric: str, settings: Iterable[Setting]) -> Metric:
         return record
     sentence, reading = record.unbounded
     return replace(record, sentence=sentence, reading=reading)
+
+
+def beside(leading: str) -> tuple[str, ...]:
+    return BESIDE.get(leading, ())
 
 
 def in_order(metrics: list[str]) -> list[str]:
