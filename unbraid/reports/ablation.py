@@ -1,11 +1,11 @@
-"""See a run of many cases as a ablation of mechanisms, each case a path of settings along one strength of sparsity.
+"""A run of many cases as an ablation of mechanisms; each case is a path of settings along one strength of sparsity.
 
-plain, run-1 … run-9    each step adds a mechanism to the one before
+plain, run-1 … run-9    a cumulative ablation: each step adds a mechanism to the one before
 alone-NAME              a mechanism, with those it cannot do without
 without-NAME            all but a mechanism, and those that cannot do without it
 
-What a mechanism adds is described from what the cases hold, not from their names: `alone-NAME` is held against the case that
-has all it has but NAME.
+What a mechanism adds is read from what the cases hold, not from their names: `alone-NAME` is compared with the case
+that has the same mechanisms but NAME.
 """
 
 from collections.abc import Iterator, Sequence
@@ -110,7 +110,7 @@ class Ablation:
         return f"{case.name}: + {in_words(next(iter(added)))}" if len(added) == 1 else in_words(case.name)
 
     def additions(self) -> list[Addition]:
-        """What tells each mechanism alone and in company, as far as the run has it."""
+        """The pairs of cases that show each mechanism alone and combined, as far as the run has them."""
         found: list[Addition] = []
         for name in self.mechanisms:
             alone = self.cases.get(f"{ALONE}{name}") or self._holding(self.plain.mechanisms | {name})
@@ -118,7 +118,7 @@ class Ablation:
                 found.append(Addition(name, "alone", alone, self._holding(alone.mechanisms - {name}) or self.plain))
             if self.whole and name in self.whole.mechanisms:
                 without = self.cases.get(f"{WITHOUT}{name}") or self._holding(self.whole.mechanisms - {name})
-                found += [Addition(name, "in company", self.whole, without)] if without else []
+                found += [Addition(name, "combined", self.whole, without)] if without else []
         return found
 
     def groups(self) -> dict[str, list[Case]]:

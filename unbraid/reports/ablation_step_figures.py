@@ -1,7 +1,7 @@
-"""Figures of a ablation while it trains, and of how its features are used: a small plot a step, on the same axes.
+"""Figures of a cumulative ablation: training and use of features, a small plot a step, on the same axes.
 
-What the seed's plot.py called training_curves (the loss), sparsity_evolution (it drew the sparsity loss; here L0) and
-feature_usage (which nothing wrote; here how often each feature fires).
+The plot.py of the mechanisms study called them training_curves (the loss), sparsity_evolution (it drew the sparsity
+loss; here L0) and feature_usage (which nothing wrote; here how often each feature fires).
 """
 
 from collections.abc import Callable, Sequence
@@ -45,13 +45,13 @@ def steps(results: RunResults) -> Section:
         strength = f" ({ablation.plain.middle.label.removeprefix(ablation.plain.name).strip(' ,')})"
         drawn = [_losses(results, ablation), _l0(results, ablation), _usage(results, ablation)]
     caption = (
-        "A small plot a step of the ablation, each on the same axes and beside plain in grey; each step has what the one "
-        f"before has and one mechanism more. Lines are means over seeds at the middle strength of sparsity{strength}, "
+        "One small plot for each step of the cumulative ablation, on the same axes, beside plain in grey. Each step "
+        f"adds one mechanism to the step before. Lines are means over seeds at the middle strength of sparsity{strength}, "
         "bands their 95 % intervals (often narrower than the line). Loss: the sum of all terms, which steps differ in, "
         "and dashed the reconstruction alone, which they share. Usage: the firing rates of a dictionary's features, "
         "most used first; where the line ends, the rest are dead."
     )
-    return Section("The ablation, step by step", caption, [figure for figure in drawn if figure])
+    return Section("Cumulative ablation, step by step", caption, [figure for figure in drawn if figure])
 
 
 def total_loss(results: RunResults, setting: Setting) -> Curve | None:
@@ -151,7 +151,7 @@ def _bands(curves: Sequence[Curve | None]) -> list[Band]:
 def _panels(
     results: RunResults, ablation: Ablation, title: str, draw: Callable[[Axes, int], str], bands: Sequence[Band]
 ) -> tuple[MatplotlibFigure, str]:
-    """A plot a step, plain's line in each; and what `draw` tells of them."""
+    """A plot a step, plain's line in each; and what `draw` says of them."""
     figure, every = blank_panels(results.source, title, len(ablation.steps), PANEL)
     names = [ablation.step_title(case) for case in ablation.steps]
     size = SMALL if max(map(len, names)) <= 24 else SMALLER

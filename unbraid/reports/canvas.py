@@ -158,7 +158,7 @@ def key(figure: MatplotlibFigure, handles: Sequence[Line2D], wide: bool = False)
 
 @dataclass(frozen=True)
 class Style:
-    """How a setting is drawn in every figure; colour, dashes and marker each tell it apart alone."""
+    """How a setting is drawn in every figure; colour, dashes and marker each identify it alone."""
 
     colour: str
     dashes: LineStyleType
@@ -180,7 +180,7 @@ def setting_style(results: RunResults, setting: Setting) -> Style:
     return Style(COLOURS[place], DASHES[place], MARKERS[place])
 
 
-def index_style(results: RunResults, setting: Setting) -> Style:
+def index_style(_results: RunResults, setting: Setting) -> Style:
     """By its place among all settings: for figures in which every setting has a row."""
     return style_at(setting.index)
 

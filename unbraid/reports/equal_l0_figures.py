@@ -58,11 +58,11 @@ def bars(ablation: Ablation, cases: Sequence[Case], metric: str, l0: float) -> l
 
 
 def correlations(results: RunResults) -> Section:
-    """How much the most alike features of each step are correlated; the seed's feature_correlations."""
+    """How much the most alike features of each step are correlated (feature_correlations of the mechanisms study)."""
     ablation = read_ablation(results)
     groups = {"each step adds one": ablation.steps} if ablation and ablation.steps else {}
     caption = (
-        "How strongly the features that fire most alike are correlated, for every step of the ablation. "
+        "How strongly the features that fire most alike are correlated, for every step of the cumulative ablation. "
         + _how_to_read("the truth itself, whose features are correlated too where a world plants it")
     )
     return Section(

@@ -1,4 +1,4 @@
-"""Figures of a line: how well planted factors are recovered, overall and by factor, and how far features part them."""
+"""Figures of a pipeline: how well planted factors are recovered, overall and by factor, and disentanglement."""
 
 from unbraid.reports import markup
 from unbraid.reports.canvas import Figure, Section, blank, index_style, key, left_out, name_axes, png
@@ -12,7 +12,7 @@ from unbraid.reports.words import describe_metric, estimate
 
 APART = ("dci_disentanglement", "dci_completeness", "dci_informativeness", "mig", "sap", "modularity")
 PHI = Words("φ of the best feature (higher is better)", "chance: random dictionary", "ceiling: linear probe")
-ANSWERS = Words("share answered right (higher is better)", "chance: a rule of thumb")
+ANSWERS = Words("share of right answers (higher is better)", "chance: a shortcut")
 SHUFFLED = Words("score (higher is better)", "chance: factors shuffled")
 MARKS = (
     "Small dots: one per replicate. Large marker: their mean, with its 95 % interval as a bar (often narrower than the "
@@ -33,10 +33,10 @@ def recoveries(results: RunResults) -> Section:
     tracked = {group: each for group, each in members(results).items() if len(each) > 1}
     means = "".join(f" “{group}” is the mean of {', '.join(each)}." for group, each in tracked.items())
     caption = (
-        f"Each row is a setting. {MARKS}Dashed tick: chance, of recovery a random dictionary of the same size, of "
-        "accuracy the best of a few rules of thumb that do not read the question. Solid tick: the ceiling, of recovery "
-        "a linear probe on the same activations. φ is the Matthews correlation of a concept with the one "
-        f"feature that tells it best, mean over the values of a factor; it has no unit, and 1 is perfect.{means}"
+        f"Each row is a setting. {MARKS}Dashed tick: chance, for φ a random dictionary of the same size, for "
+        "accuracy the best of a few shortcuts that do not read the question. Solid tick: the ceiling, for φ "
+        "a linear probe on the same activations. φ is the Matthews correlation of a concept with the "
+        f"feature that predicts it best, mean over the values of a factor; it has no unit, and 1 is perfect.{means}"
         f"{left_out(results, shown)}"
     )
     figures = [_forest(results, "phi", "φ, all factors", PHI)]
@@ -80,4 +80,4 @@ def disentangled(results: RunResults) -> Section:
     )
     figures = [draw_columns(results, "disentanglement", "Disentanglement", columns, SHUFFLED)] if columns else []
     table = markup.fold("These scores with their intervals and chance", score_table(shown, APART)) if columns else ""
-    return Section("How far features tell factors apart", caption, figures, table)
+    return Section("Disentanglement", caption, figures, table)

@@ -1,4 +1,4 @@
-"""Cards of chosen features: what each stands for, how it fires, the stories it fires in word by word, neighbours."""
+"""Cards of chosen features: the concept each matches, how it fires, the stories it fires in, its neighbours."""
 
 from collections.abc import Sequence
 
@@ -31,9 +31,9 @@ def pages(results: RunResults) -> Section:
         "Chosen features: the best match of every factor, and the most active one of each other verdict. A word's "
         "ground is the stronger the more the feature fires there (orange above 0, blue below), the strongest is "
         "underlined, and its value shows when the pointer rests on it. The bars count the tokens at which it fires, "
-        "by how strongly; the dashed line is the cut above which it counts as saying its concept."
+        "by how strongly; the dashed line is the threshold above which it counts as active."
     )
-    return Section("Features one can look at", caption, [], "".join(parts))
+    return Section("Feature cards", caption, [], "".join(parts))
 
 
 def _titled(name: str, cards: str, folded: bool) -> str:
@@ -55,10 +55,10 @@ def card(page: JsonDict) -> str:
 
 def title(page: JsonDict) -> str:
     """`Feature 17: person = mary (match, φ .93)`"""
-    return f"Feature {page['feature']}: {stands_for(page)} ({_verdict(page)})"
+    return f"Feature {page['feature']}: {matched_concepts(page)} ({_verdict(page)})"
 
 
-def stands_for(page: JsonDict) -> str:
+def matched_concepts(page: JsonDict) -> str:
     return " or ".join(page["concepts"]) or "no concept"
 
 
@@ -93,7 +93,7 @@ def _neighbours(found: Sequence[JsonDict]) -> str:
         return ""
     rows = [
         [
-            f"{one['feature']}: {stands_for(one)} ({_verdict(one)})",
+            f"{one['feature']}: {matched_concepts(one)} ({_verdict(one)})",
             number("cosine", one["cosine"]),
             number("cosine", one["correlation"]),
         ]

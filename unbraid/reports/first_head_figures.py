@@ -1,4 +1,4 @@
-"""The seed's own figure: head 0 of the last layer on the first test item, drawn as its notebook draws it."""
+"""Head 0 of the last layer on the first test item, as the notebook of the head-constraints study draws it."""
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as MatplotlibFigure
@@ -16,11 +16,11 @@ def first_heads(results: RunResults) -> Section:
     """A figure a setting, of a few of them."""
     figures = [figure for setting in results.panels if (figure := _figure(results, setting))]
     caption = (
-        "As seed 000 draws it: head 0 of the last layer, first test item, no more than 60 tokens, colours from the "
-        "lowest to the highest value of each figure. Which head is number 0 is an accident of the start; the "
-        "figures above show all heads."
+        "As the head-constraints study draws it: head 0 of the last layer, first test item, no more than 60 tokens, "
+        "colours from the lowest to the highest value of each figure. Which head is number 0 is an accident of the "
+        "initialization; the figures above show all heads."
     )
-    return Section("The seed's figure", caption, figures)
+    return Section("The first head, as the source draws it", caption, figures)
 
 
 def tick_step(tokens: int) -> int:
@@ -43,5 +43,5 @@ def _figure(results: RunResults, setting: Setting) -> Figure | None:
     axes.set_xlabel("Key tokens")
     axes.set_ylabel("Query tokens")
     axes.set_title(plain(short(f"{setting.label} ({results.source})", 90)), fontsize=10, color=GREY, loc="right")
-    name = f"seed-figure-{setting.index + 1}"
+    name = f"first-head-{setting.index + 1}"
     return Figure(name, png(figure), f"Attention of head 0, last layer, {setting.label}: {tokens} × {tokens} tokens.")

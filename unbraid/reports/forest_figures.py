@@ -26,8 +26,8 @@ def forests(results: RunResults) -> Section:
     ]
     caption = (
         "Each row is a setting. Small dots: one per replicate. Large marker: their mean, with its 95 % interval as a "
-        "bar (often narrower than the marker). Dashed tick: chance. Of the accuracy that is the best of a few rules of "
-        "thumb that do not read the question; of the support of the best head, and of separation, the same model "
+        "bar (often narrower than the marker). Dashed tick: chance. For accuracy that is the best of a few "
+        "shortcuts that do not read the question; for the support of the best head, and for separation, the same model "
         f"before it was trained. Solid tick: the ceiling. Dotted line, over accuracies: {BAR}. Scores have no unit."
     )
     return Section("Scores by task", caption, figures)

@@ -1,4 +1,4 @@
-"""Figures of heads one by one: is what is sparse also right, and who takes part in routing."""
+"""Figures of single heads: attention entropy against support, and use of routed heads."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,16 +11,16 @@ from unbraid.reports.tasks import Row, Task, drawn, tasks, undrawn
 
 
 def attention_and_support(results: RunResults) -> Section:
-    """A figure a task: every head of every replicate by how widely and how rightly it looks."""
+    """A figure a task: every head of every replicate by the entropy of its attention and its support."""
     found = tasks(results)
     figures = [_attention_figure(results, task) for task in found if _has_support(results, task)]
     caption = (
-        "Each point is a head of the last layer of one replicate. Across: the effective number of tokens it looks at, "
-        "over those it may look at (1 is uniform, left is sparse). Up: the share of its attention on the supporting "
-        "facts when the question's last token looks. Dotted: a head that looks at every token alike. If sparse were "
-        f"right, points at the left would be high.{undrawn(found)}"
+        "Each point is a head of the last layer of one replicate. Across: normalized attention entropy, the effective "
+        "number of tokens it attends to over those it may attend to (1 is uniform, left is sparse). Up: the share of "
+        "its attention on the supporting facts at the question's last token. Dotted: uniform attention. If sparse "
+        f"heads attended to the right tokens, points at the left would be high.{undrawn(found)}"
     )
-    return Section("Sparse and right", caption, figures)
+    return Section("Attention entropy and support", caption, figures)
 
 
 def routes(results: RunResults) -> Section:
@@ -28,8 +28,8 @@ def routes(results: RunResults) -> Section:
     found = tasks(results)
     figures = [figure for task in found if (figure := _routes(results, task))]
     caption = (
-        "Of each layer the share of tokens that are routed to each head, from the most used to the least; a line a "
-        f"replicate. Dotted: all heads used alike.{undrawn([_routed(results, task) for task in found])}"
+        "For each layer the share of tokens routed to each head, from the most used to the least; one line per "
+        f"replicate. Dotted: equal use of all heads.{undrawn([_routed(results, task) for task in found])}"
     )
     return Section("Use of routed heads", caption, figures)
 

@@ -1,4 +1,4 @@
-"""Figures of what heads of language models look at: log10 of attention, what they may not see left grey."""
+"""Figures of the attention of heads of language models: log10 of attention, masked keys in grey."""
 
 from dataclasses import dataclass
 from textwrap import fill
@@ -43,13 +43,13 @@ def head_maps(results: RunResults) -> Section:
     figures = [_page(results, one, seen) for one, seen in found]
     caption = (
         "Every head of the last layer of the first replicate, on the first window of what is to be predicted. Across: "
-        "tokens that are looked at; down: tokens that look, both from the first. Colour: log10 of attention, from "
-        "0.001 or less to 1. Grey: what may not be seen. A uniform head fades evenly from row to row; a sharp one has "
-        "bright spots; a bright diagonal looks at its own token, which row_std leaves out. Over each panel: the number "
+        "keys; down: queries, both from the first token. Colour: log10 of attention, from 0.001 or less to 1. Grey: "
+        "masked. A uniform head fades evenly from row to row; a sharp one has bright spots; a bright diagonal is "
+        "attention on the query's own token, which row_std leaves out. Over each panel: the number "
         f"of the head and its irrep (ℓ), or its kind of attention.{left_out(results, settings)}"
     )
     numbers = "".join(head_table(results, one) for one, _ in found)
-    return Section("What every head looks at", caption, figures, numbers)
+    return Section("Attention of every head", caption, figures, numbers)
 
 
 def chosen_maps(results: RunResults) -> Section:
@@ -58,9 +58,8 @@ def chosen_maps(results: RunResults) -> Section:
     found = [(one, seen) for one in settings if (seen := text_attention(results, one))]
     caption = (
         f"The first {NAMED} tokens of the same window, a row a setting: at the left the sharpest head of the last "
-        "layer of the first replicate, at the right the flattest. Across: tokens that are looked at; down: tokens that "
-        "look. ␣ is a space and ↵ the end of a line. Colour and grey as above: log10 of attention, and what may not be "
-        f"seen.{left_out(results, settings)}"
+        "layer of the first replicate, at the right the flattest. Across: keys; down: queries. "
+        f"␣ is a space and ↵ the end of a line. Colour: log10 of attention; grey: masked.{left_out(results, settings)}"
     )
     return Section("The sharpest and the flattest heads", caption, [_chosen(results, found)] if found else [])
 
@@ -141,9 +140,9 @@ def _name_tokens(axes: Axes, words: list[str]) -> None:
 
 
 def _legend(figure: MatplotlibFigure, panels: list[Axes]) -> None:
-    figure.supxlabel("tokens looked at", fontsize=SMALLER, color=GREY)
-    figure.supylabel("tokens that look", fontsize=SMALLER, color=GREY)
+    figure.supxlabel("keys", fontsize=SMALLER, color=GREY)
+    figure.supylabel("queries", fontsize=SMALLER, color=GREY)
     bar = figure.colorbar(panels[0].images[0], ax=panels, shrink=0.5, aspect=30, pad=0.01, extend="min")
-    bar.set_label("log10 of attention (grey: may not be seen)", fontsize=SMALLER)
+    bar.set_label("log10 of attention (grey: masked)", fontsize=SMALLER)
     bar.set_ticks([LEAST, -2, -1, 0])
     bar.ax.tick_params(labelsize=SMALLER)

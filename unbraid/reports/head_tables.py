@@ -1,4 +1,4 @@
-"""Tables of single heads: where each looks, what it is needed for, how much it is used."""
+"""Tables of single heads: what each attends to, what it is needed for, how much it is used."""
 
 from unbraid.reports import markup
 from unbraid.reports.markup import Group
@@ -18,10 +18,11 @@ COLUMNS = {
     "usage": "routed",
 }
 MEANING = (
-    "Support: attention on the supporting facts when the question's last token looks, and the same before training. "
-    "Attention entropy: effective tokens over allowed ones. Importance: accuracy lost without the head. Needed: answers right "
-    "only with it. Largest drop: the accuracy lost in the group of questions (by answer, place in the story, or "
-    "distance of the fact) that needs it most, and what luck would give. Activity: its share of what its layer writes."
+    "Support: attention on the supporting facts at the question's last token, and the same before training. Attention "
+    "entropy: effective tokens over allowed ones. Importance: accuracy lost without the head. Needed: share of answers "
+    "that are right only with it. Largest drop: the accuracy lost in the group of questions (by answer, place in the "
+    "story, or distance of the fact) that needs it most, and what random groups give. Activity: its share of what its "
+    "layer writes."
 )
 
 
@@ -37,9 +38,7 @@ def head_table(results: RunResults, task: Task, row: Row) -> str:
         for layer in range(layers)
     ]
     uniform = float(results.tables[stack]["uniform"][place])
-    meaning = markup.paragraph(
-        f"{MEANING} A head that looks at every token alike has a support of {uniform:.3f}.", "soft"
-    )
+    meaning = markup.paragraph(f"{MEANING} Uniform attention has a support of {uniform:.3f}.", "soft")
     table = markup.table("Heads", ("head", *[COLUMNS[name] for name in tables]), groups)
     return markup.fold(f"Every head in numbers: {task.name}, {row.name}", meaning + table)
 

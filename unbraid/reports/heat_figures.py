@@ -29,12 +29,12 @@ def chosen_heads(results: RunResults) -> Section:
     figures = [figure for task in found if (figure := _chosen(results, task))]
     caption = (
         "The head (of any layer of the first replicate) that gives most of its attention to the supporting facts when "
-        "the question is read, for each setting, on the first test story. Across: tokens that are looked at; down: "
-        "tokens that look. Orange: the supporting facts, and the box is where the question's last token should look. "
+        "the question is read, for each setting, on the first test story. Across: keys; down: "
+        "queries. Orange: the supporting facts, and the box is where the question's last token should attend. "
         "Colour: attention, on a square-root scale from 0 to 1. In brackets: layer and head, counted from 0, and the "
         f"share of attention in the box.{undrawn(found)}"
     )
-    return Section("Where chosen heads look", caption, figures)
+    return Section("Attention of chosen heads", caption, figures)
 
 
 def gallery(results: RunResults) -> Section:
@@ -113,8 +113,8 @@ def _name_tokens(figure: MatplotlibFigure, panels: Sequence[Axes], columns: int,
             for word in one.support:
                 labels[word].set_color(MARK)
             labels[one.asked].set_fontweight("bold")
-    figure.supxlabel("tokens looked at", fontsize=SMALLER, color=GREY)
-    figure.supylabel("tokens that look", fontsize=SMALLER, color=GREY)
+    figure.supxlabel("keys", fontsize=SMALLER, color=GREY)
+    figure.supylabel("queries", fontsize=SMALLER, color=GREY)
     bar = figure.colorbar(panels[0].images[0], ax=list(panels), shrink=0.5, aspect=30, pad=0.01)
     bar.set_label("attention", fontsize=SMALLER)
     bar.ax.tick_params(labelsize=SMALLER)

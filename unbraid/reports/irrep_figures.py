@@ -1,4 +1,4 @@
-"""Figures of how uniform heads look, by kind of head: every setting, beside what uniform attention would have."""
+"""Figures of how uniform attention is, by kind of head: every setting, beside uniform attention."""
 
 from matplotlib.axes import Axes
 
@@ -40,13 +40,15 @@ def by_irrep(results: RunResults) -> Section:
     caption = (
         "Of every setting a line for each kind of head of the last layer: ℓ0 are scalar heads, ℓ1 vectors, ℓ2 "
         "tensors. Small dots: one per replicate. Large marker: their mean, with its 95 % interval as a bar; its number "
-        "is at the right. Sharpness is 0 where a head looks at all it may see alike, which is chance, and 1 where at "
-        "one token alone, at any length. row_std is the seed's measure; dashed tick: its floor, which is what exactly "
-        "uniform attention has at this length; dotted lines: where the seed begins to say MEDIUM and SHARP. row_std "
-        "leaves out the token itself: a head that looks at its own token alone has a sharpness of 1 and a row_std of "
+        "is at the right. Sharpness is 0 for uniform attention, which is chance, and 1 for attention on "
+        "one token, at any length. row_std is the measure of the gauge study; dashed tick: its floor, the value of "
+        "uniform attention at this length; dotted lines: the study's thresholds for MEDIUM and SHARP. row_std "
+        "leaves out the token itself: a head that attends to its own token alone has a sharpness of 1 and a row_std of "
         f"0, below the floor.{_most(results)}{left_out(results, settings)}"
     )
-    return Section("How uniformly each kind of head looks", caption, figures, what_heads_do(results) if figures else "")
+    return Section(
+        "Uniformity of attention by kind of head", caption, figures, what_heads_do(results) if figures else ""
+    )
 
 
 def kinds(setting: Setting, metric: str) -> Kinds:
@@ -68,7 +70,7 @@ def _most(results: RunResults) -> str:
     if not lengths:
         return ""
     described = [f"{(length - 2) ** 0.5 / length:.3f} at {length} tokens" for length in lengths]
-    return f" The most that any head can have of row_std is {', '.join(described)}."
+    return f" The largest possible row_std is {', '.join(described)}."
 
 
 def _figure(results: RunResults, settings: list[Setting], metric: str) -> Figure | None:
@@ -110,7 +112,7 @@ def _draw(axes: Axes, y: float, kind: str, metric: str, score: Score) -> None:
 
 
 def _style_axes(axes: Axes, ticks: dict[float, str], bottom: float, scores: list[Score], metric: str) -> None:
-    """Kinds at the left, the seed's thresholds named at the top, and all that was measured inside."""
+    """Kinds at the left, the study's thresholds named at the top, and all that was measured inside."""
     values = [value for score in scores for value in finite([*score.members, score.chance])]
     low, most = min(0.0, *values), max(values, default=0.0)
     high = 1.03 if metric == "sharpness" else max(most, SHARP) * 1.1

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 from unbraid.reports.canvas import GREY, Figure, Section, blank, key, name_axes, png
 from unbraid.reports.forest_figures import MOST_ROWS, row_style
+from unbraid.reports.language_model_sentences import counted_pairs
 from unbraid.reports.run_results import RunResults, Score, finite
 from unbraid.reports.score_figures import draw_row, name_row, row_key
 from unbraid.reports.tasks import Row
-from unbraid.reports.text_sentences import counted_pairs
 from unbraid.reports.words import describe_metric, estimate, number
 
 METRIC = "perplexity"

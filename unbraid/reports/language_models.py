@@ -66,9 +66,9 @@ def describe_models(config: JsonDict) -> list[str]:
     sentences: list[str] = []
     for kind, each in models.items():
         if kind in described:
-            name, tell = described[kind]
+            name, describe = described[kind]
             share = f" ({len(each)} of {count(total, 'setting')})" if len(models) > 1 else ""
-            sentences.append(f"{name}{share}: {tell(each)}.")
+            sentences.append(f"{name}{share}: {describe(each)}.")
     return sentences
 
 

@@ -1,4 +1,4 @@
-"""Figures of learning: accuracy against the step, task by task, with what rules of thumb would have."""
+"""Figures of learning: accuracy against the step, task by task, beside shortcuts."""
 
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
@@ -23,7 +23,7 @@ def learning(results: RunResults) -> Section:
     batch = "the training batch, which is fresh stories" if fixed is None else "the training batch, which is seen again"
     caption = (
         f"Share of right answers on {batch}, against the training step. Line: mean over replicates. Band: its 95 % "
-        "interval. Grey, dotted: what rules of thumb would have that do not read the question. Black, dashed: "
+        "interval. Grey, dotted: shortcuts that do not read the question. Black, dashed: "
         f"{BAR}.{undrawn(found)}"
     )
     return Section("Learning", caption, figures)
@@ -50,7 +50,7 @@ def _figure(results: RunResults, task: Task) -> Figure | None:
 
 
 def _shortcuts(results: RunResults, row: Row) -> dict[str, float]:
-    """What the world's rules of thumb have that do not read the question, and the most that is possible so."""
+    """The accuracy of the world's shortcuts that do not read the question, and the most that is possible so."""
     kept = results.stories[row.setting.places[0][0]].get("shortcuts", {})
     return {name: value for name, value in kept.items() if name != "chance" and not name.startswith(READS)}
 

@@ -1,4 +1,4 @@
-"""Figures of what became of planted concepts, and of what learned features are: shares of verdicts as stacked bars."""
+"""Figures of concept–feature matching: shares of the verdicts on concepts and on features as stacked bars."""
 
 from collections.abc import Mapping, Sequence
 
@@ -38,7 +38,7 @@ COLOURS = {
     "spurious": "#d2d2d2",
     "dead": "#5a5a5a",
 }
-"""Blue is good, grey is nothing; the order in a bar tells them apart too."""
+"""Blue is good, grey is nothing; the order in a bar identifies them too."""
 THICK, THIN = 0.4, 0.17
 READABLE, ALIKE, DARK = 0.07, 0.005, 0.45
 """Of a share that has room for its number; of chances that are one; of a colour that white stands out from."""
@@ -54,8 +54,8 @@ def concept_matching(results: RunResults) -> Section:
     figures = [
         _figure(results, shown, name, title, words)
         for name, title, words in (
-            ("factors", "What became of planted concepts", CONCEPTS),
-            ("features", "What learned features are", FEATURES),
+            ("factors", "Verdicts on planted concepts", CONCEPTS),
+            ("features", "Verdicts on learned features", FEATURES),
         )
         if any(shares(setting, name, words) for setting in shown)
     ]
@@ -65,7 +65,7 @@ def concept_matching(results: RunResults) -> Section:
         f"that fires by the same rule. Intervals are in the table below.{left_out(results, shown)}"
     )
     tables = matching_tables(results, shown) if figures else ""
-    return Section("What became of every concept, and what every feature is", caption, figures, tables)
+    return Section("Concept–feature matching", caption, figures, tables)
 
 
 def shares(setting: Setting, name: str, words: Mapping[str, str], chance: bool = False) -> Shares:
@@ -115,7 +115,7 @@ def _figure(
     name_axes(axes, title, unit, "")
     key(figure, [_entry(verdict, meaning) for verdict, meaning in words.items()])
     described = ". ".join(f"{label}: {_described(found)}" for label, found, _ in drawn)
-    return Figure(f"account-{name}", png(figure), f"Stacked bars. {described}.")
+    return Figure(f"matching-{name}", png(figure), f"Stacked bars. {described}.")
 
 
 def _bar(axes: Axes, y: float, label: str, found: Shares, chance: bool) -> None:

@@ -1,4 +1,4 @@
-"""Tables of failure accounting: the rules in a sentence each, shares with intervals, and every concept's verdict."""
+"""Tables of concept–feature matching: the rules, shares with intervals, and the verdict on every concept."""
 
 from collections.abc import Mapping, Sequence
 

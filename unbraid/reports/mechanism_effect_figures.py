@@ -1,4 +1,4 @@
-"""Figures of what each mechanism adds: alone and in company, at equal L0 where the paths allow it."""
+"""Figures of what each mechanism adds: alone and combined with the others, at equal L0 where the paths allow it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ SHOWN = (
     *("recovered", "explained_variance", "dead", "redundancy", "correlation", "absorption"),
     *("loss_recovered", "probe_1", "probe_5"),
 )
-STYLES = {"alone": (COLOURS[0], "o", 0.05), "in company": (COLOURS[1], "s", -0.2)}
+STYLES = {"alone": (COLOURS[0], "o", 0.05), "combined": (COLOURS[1], "s", -0.2)}
 """Colour, marker, and how far above the middle of a row."""
 ALONE = 20
 
@@ -67,7 +67,7 @@ def effects(ablation: Ablation, metric: str) -> list[Effect]:
 
 
 def additions(results: RunResults) -> Section:
-    """A forest a score: a row a mechanism, with its difference alone and in company."""
+    """A forest a score: a row a mechanism, with its difference alone and combined."""
     ablation = read_ablation(results)
     found = {metric: effects(ablation, metric) for metric in SHOWN} if ablation and ablation.additions() else {}
     figures = [_figure(results, ablation, metric, each) for metric, each in found.items() if ablation and each]
@@ -75,7 +75,7 @@ def additions(results: RunResults) -> Section:
     luck = f" Of {amount} intervals about {amount / ALONE:.0f} leave out 0 by luck alone." if amount >= ALONE else ""
     caption = (
         "Each row is a mechanism: the score with it minus the score without it, paired by seed, with its 95 % "
-        "interval. Alone: against the dictionary that has everything else it has, mostly plain. In company: all "
+        "interval. Alone: against the dictionary that has everything else it has, mostly plain. Combined: all "
         "mechanisms against all but it. Filled: at equal L0, the mean over the L0 that both have on their paths; "
         "hollow: no L0 is shared, so at equal strength of sparsity, and a difference may be one of L0. ▲ higher and "
         f"▼ lower where the interval leaves out 0 and there are at least five pairs, else ○.{luck}{_remarks(ablation)}"
@@ -115,7 +115,7 @@ def _means(case: Case, metric: str) -> dict[str, float]:
 
 
 def _remarks(ablation: Ablation | None) -> str:
-    """Which comparisons change more than the mechanism, or have company when alone."""
+    """Which comparisons change more than the mechanism, or need others when alone."""
     if ablation is None:
         return ""
     said: list[str] = []
@@ -123,9 +123,9 @@ def _remarks(ablation: Ablation | None) -> str:
         name, base = in_words(one.mechanism), ablation.plain.mechanisms | {one.mechanism}
         if one.beside:
             said.append(f"{name} {one.where} changes with {_list(one.beside)}")
-        elif one.where == "alone" and (company := one.ours.mechanisms - base):
-            said.append(f"{name} alone stands on {_list(sorted(company))}")
-    return f" Not to be had apart: {'; '.join(said)}." if said else ""
+        elif one.where == "alone" and (needed := one.ours.mechanisms - base):
+            said.append(f"{name} alone needs {_list(sorted(needed))}")
+    return f" Not separable: {'; '.join(said)}." if said else ""
 
 
 def _list(names: Sequence[str]) -> str:
@@ -179,7 +179,7 @@ def draw_effect(axes: Axes, y: float, one: Effect) -> None:
 
 
 def _letter(one: Effect) -> str:
-    return "alone" if one.addition.where == "alone" else "company"
+    return "alone" if one.addition.where == "alone" else "combined"
 
 
 def _value(metric: str, one: Effect) -> str:

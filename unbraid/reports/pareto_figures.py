@@ -76,7 +76,7 @@ def pareto(results: RunResults) -> Section:
         "recover most (without a truth: explain most) at the L0 that most cases have; in grey the others, without "
         "intervals. Black dots: the front, the points that no other of any case beats on both axes; picked from noisy "
         "means, it flatters a little. Up is better; so is left for L0. A case that fires less than a tenth "
-        "of the middle L0 is beyond the left edge. Chance is drawn where it is near, else described in the legend."
+        "of the middle L0 is beyond the left edge. Chance is drawn where it is near, else named in the legend."
     )
     return Section("Pareto front: what sparsity is paid with", caption, [figure for figure in drawn if figure])
 

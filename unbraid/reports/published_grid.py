@@ -1,4 +1,4 @@
-"""What a seed's figures show, beside a run of the same world and loss (`studies/published/superposition.toml`)."""
+"""What figures of the superposition study show (`studies/published/superposition.toml`), beside a run of the same."""
 
 import math
 from dataclasses import dataclass

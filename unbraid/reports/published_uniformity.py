@@ -1,4 +1,4 @@
-"""What seed 001 and its author report of heads, for a run that varies the same (`studies/published/gauge.toml`)."""
+"""What the gauge study and its author report of heads (`studies/published/gauge.toml`), for a run of the same."""
 
 import json
 import math
@@ -47,7 +47,7 @@ def reported(results: RunResults) -> list[Report]:
 
 
 def _is_alike(results: RunResults, flat: JsonDict, setting: Setting) -> bool:
-    """Whether it has the seed's temperature rule and width."""
+    """Whether it has the study's temperature rule and width."""
     source, stack = _source(), setting.places[0][0]
     labels = results.texts[stack].get("heads", []) if results.texts else []
     degrees = [int(label[1:]) for label in labels if label[1:].isdigit()]

@@ -1,4 +1,4 @@
-"""The stories heads were watched on: their words, what is asked and what supports it, and every head's attention."""
+"""Example stories: their words, what is asked and what supports it, and every head's attention."""
 
 from dataclasses import dataclass
 from functools import cached_property

@@ -35,7 +35,7 @@ def _references(results: RunResults) -> str:
     return f"Chance of {record.label}: {record.chance}. Its ceiling: {record.ceiling}."
 
 
-def _no_details(results: RunResults) -> list[str]:
+def _no_details(_results: RunResults) -> list[str]:
     return []
 
 
@@ -68,14 +68,14 @@ SUMMARIES = {
         embedding_sentences.what_was_run,
         embedding_sentences.headline,
         error_bar=embedding_sentences.error_bar,
-        references=lambda results: embedding_sentences.REFERENCES,
+        references=lambda _: embedding_sentences.REFERENCES,
     ),
     "model_summary": Summary(
         model_sentences.what_was_run,
         model_sentences.headline,
         model_sentences.details,
         model_sentences.error_bar,
-        lambda results: model_sentences.REFERENCES,
+        lambda _: model_sentences.REFERENCES,
     ),
     "language_model_summary": Summary(
         language_model_sentences.what_was_run,
@@ -89,7 +89,7 @@ SUMMARIES = {
         pipeline_sentences.headline,
         pipeline_sentences.details,
         pipeline_sentences.error_bar,
-        lambda results: pipeline_sentences.REFERENCES,
+        lambda _: pipeline_sentences.REFERENCES,
         pipeline_sentences.PRINTED,
     ),
 }

@@ -1,4 +1,4 @@
-"""See the settings of a run of models task by task: each task has the same rows, and a row looks the same in all."""
+"""The settings of a run of models by task: each task has the same rows, and a row has the same style in all."""
 
 from dataclasses import dataclass
 
@@ -33,7 +33,7 @@ class Task:
 
 
 def tasks(results: RunResults) -> list[Task]:
-    """In swept order; what was swept of the world tells tasks apart, everything else the rows."""
+    """In swept order; what was swept of the world distinguishes tasks, everything else rows."""
     found: dict[str, list[tuple[str, Setting]]] = {}
     for setting in results.settings:
         own = task_of(setting.swept)

@@ -34,7 +34,7 @@ MEANING = (
 )
 OF_HEADS = {
     "row_std": "row_std",
-    "class": "the seed says",
+    "class": "the study says",
     FLOOR: "its floor",
     "sharpness": "sharpness",
     "effective_keys": "effective keys",
@@ -49,7 +49,7 @@ OF_HEADS_MEANING = (
 
 
 def what_heads_do(results: RunResults) -> str:
-    """A row a setting, and under them what the seed and its author report of such settings."""
+    """A row a setting, and under them what the gauge study and its author report of such settings."""
     found = reported(results)
     rows = [(one.label, _measured(results, one)) for one in results.settings]
     theirs = [(one.label, _reported(one)) for one in found]
