@@ -46,7 +46,8 @@ def steps(results: RunResults) -> Section:
         drawn = [_losses(results, ablation), _l0(results, ablation), _usage(results, ablation)]
     caption = (
         "One small plot for each step of the cumulative ablation, on the same axes, beside plain in grey. Each step "
-        f"adds one mechanism to the step before. Lines are means over seeds at the middle strength of sparsity{strength}, "
+        f"adds one mechanism to the step before. Lines are means over seeds at the middle strength of "
+        f"sparsity{strength}, "
         "bands their 95 % intervals (often narrower than the line). Loss: the sum of all terms, which steps differ in, "
         "and dashed the reconstruction alone, which they share. Usage: the firing rates of a dictionary's features, "
         "most used first; where the line ends, the rest are dead."

@@ -21,7 +21,8 @@ def what_was_run(config: JsonDict) -> list[str]:
     """The models and their training, the text, the constraints, and what was compared."""
     settings, replicates = sweep_size(config)
     amount = f"{count(settings * replicates, 'language model')}{sentences.grid_phrase(config)}"
-    models = f"{amount} ({either(by_kind(config))}) of {count_of(layers(config), 'layer')}, {training_phrase(config, 'windows')}."
+    size = f"({either(by_kind(config))}) of {count_of(layers(config), 'layer')}"
+    models = f"{amount} {size}, {training_phrase(config, 'windows')}."
     units = setting_phrase(config, "world.units").replace("bpe", "byte pairs")
     text, context = setting_phrase(config, "world.text"), setting_phrase(config, "world.context")
     return [

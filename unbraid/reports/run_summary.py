@@ -2,9 +2,9 @@
 
 import shlex
 from collections.abc import Sequence
+from textwrap import wrap
 
-from rich.console import Console, RenderableType
-from rich.table import Table
+from rich.console import Console
 from rich.text import Text
 
 from unbraid.config import REPLICATES, JsonDict
@@ -20,6 +20,7 @@ MOST_LINES = 24
 """The command prints one more: the path of the run."""
 MOST_COMPARISONS = 5
 HEADLINE_LINES = 4
+HEADINGS = ("difference", "95 % interval", "pairs", "verdict")
 FACTS = (
     ("world", "{world.kind} {world.task} {world.text} {world.n_features:features} {world.dimensions:dimensions}"),
     ("model", "{model.kind} {model.layers:layers} {model.heads:heads} {model.d_model:dimensions}"),
@@ -35,29 +36,64 @@ FACTS = (
 def print_summary(run: Run) -> None:
     """At most 25 lines with the path that the command prints; the rest is `unbraid show`."""
     console = Console(highlight=False)
-    for line in summary_lines(read_results(run), console):
-        console.print(line, soft_wrap=True)
+    title, *rest = summary_lines(read_results(run), console.width)
+    console.print(Text(title, style="bold"), soft_wrap=True)
+    console.print(Text("\n".join(rest)), soft_wrap=True)
 
 
-def summary_lines(results: RunResults, console: Console) -> list[Text]:
-    """The lines to print; comparisons are left out where there is no room for them."""
-    top = [Text(results.title, style="bold"), *_lines(console, _facts_table(results)), Text()]
-    headline = Text(summary_of(results.facts).headline(results))
-    top += _cut(_lines(console, headline), HEADLINE_LINES)
+def summary_lines(results: RunResults, width: int) -> list[str]:
+    """The lines to print, each cut to this width; comparisons are left out where there is no room for them."""
+    rows = what_was_run(results)
+    name_width = max(len(name) for name, _ in rows)
+    facts = [_cut(f"{name:{name_width}}  {words}", width) for name, words in rows]
+    headline = wrap(summary_of(results.facts).headline(results), width)
+    if len(headline) > HEADLINE_LINES:
+        headline = [*headline[: HEADLINE_LINES - 1], _cut(f"{headline[HEADLINE_LINES - 1]} …", width)]
+    top = [_cut(results.title, width), *facts, "", *headline]
     path = results.run.path
-    end = [Text(), Text(f"report  {path / 'report.html'}"), Text(f"scores  unbraid show {shlex.quote(str(path))}")]
-    return [*top, *_comparison_lines(results, console, MOST_LINES - len(top) - len(end)), *end]
+    end = ["", f"report  {path / 'report.html'}", f"scores  unbraid show {shlex.quote(str(path))}"]
+    return [*top, *_comparison_lines(results, width, MOST_LINES - len(top) - len(end)), *end]
 
 
-def _comparison_lines(results: RunResults, console: Console, room: int) -> list[Text]:
-    """A blank line, the table, and a line on those that are not in it; nothing where nothing was compared."""
+def _comparison_lines(results: RunResults, width: int, room: int) -> list[str]:
+    """A blank line, the comparisons, and a line on those left out; nothing where nothing was compared."""
     compared, others = deciding(results)
     shown = compared[: room - 3]
     if not shown:
         return []
-    more = others + len(compared) - len(shown)
-    beyond = [Text(f"{more} more: unbraid show")] if more else []
-    return [Text(), *_lines(console, _comparison_table(results, shown)), *beyond]
+    left_out = others + len(compared) - len(shown)
+    more = [f"{left_out} more: unbraid show"] if left_out else []
+    return ["", *_comparisons(results, shown, width), *more]
+
+
+def _comparisons(results: RunResults, differences: Sequence[JsonDict], width: int) -> list[str]:
+    """A heading and a line for each; what a setting is compared with stands in the heading where it is the same."""
+    metric = results.leading
+    labels = [(results.settings[one["setting"]].label, results.settings[one["reference"]].label) for one in differences]
+    label, references = describe_metric(metric).label, dict.fromkeys(first for _, first in labels)
+    several = len(references) > 1
+    names = [f"{ours} minus {first}" if several else ours for ours, first in labels]
+    rows = [
+        (label if several else f"{label} minus {next(iter(references))}", HEADINGS),
+        *((name, _cells(metric, one)) for name, one in zip(names, differences, strict=True)),
+    ]
+    widths = [max(len(cells[column]) for _, cells in rows) for column in range(len(HEADINGS))]
+    room = min(max(len(name) for name, _ in rows), width - sum(widths) - 2 * len(widths))
+    return [
+        "  ".join(
+            [f"{_cut(name, room):{room}}", *(f"{cell:>{size}}" for cell, size in zip(cells, widths, strict=True))]
+        )
+        for name, cells in rows
+    ]
+
+
+def _cells(metric: str, difference: JsonDict) -> tuple[str, ...]:
+    value, bounds = number(metric, difference["value"], True), interval(metric, difference["interval"], True)
+    return value, bounds, str(difference["pairs"]), difference["verdict"]
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def deciding(results: RunResults) -> tuple[list[JsonDict], int]:
@@ -72,15 +108,6 @@ def deciding(results: RunResults) -> tuple[list[JsonDict], int]:
     ranked = sorted(leading, key=lambda one: (one["verdict"] not in ("higher", "lower"), -abs(one["value"])))
     chosen = sorted(ranked[:MOST_COMPARISONS], key=lambda one: one["setting"])
     return chosen, len(leading) - len(chosen)
-
-
-def _facts_table(results: RunResults) -> Table:
-    table = _table()
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True, overflow="ellipsis")
-    for name, words in what_was_run(results):
-        table.add_row(Text(name), Text(words))
-    return table
 
 
 def what_was_run(results: RunResults) -> list[tuple[str, str]]:
@@ -107,31 +134,3 @@ def _filled(config: JsonDict, template: str) -> str:
         if value != MISSING:
             parts.append(f"{value} {unit}".strip())
     return ", ".join(parts)
-
-
-def _comparison_table(results: RunResults, differences: Sequence[JsonDict]) -> Table:
-    metric = results.leading
-    heads = (describe_metric(metric).label, "difference", "95 % interval", "pairs", "verdict")
-    table = _table(header=True)
-    for place, head in enumerate(heads):
-        table.add_column(Text(head), no_wrap=True, overflow="ellipsis", justify="right" if 0 < place < 4 else "left")
-    for one in differences:
-        ours, first = (results.settings[one[name]].label for name in ("setting", "reference"))
-        bounds = interval(metric, one["interval"], True)
-        cells = [f"{ours} minus {first}", number(metric, one["value"], True), bounds, str(one["pairs"]), one["verdict"]]
-        table.add_row(*map(Text, cells))
-    return table
-
-
-def _table(header: bool = False) -> Table:
-    return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=header)
-
-
-def _lines(console: Console, renderable: RenderableType) -> list[Text]:
-    """As they come out at the width of the console."""
-    lines = console.render_lines(renderable, pad=False)
-    return [Text.assemble(*((part.text, part.style or "") for part in line)) for line in lines]
-
-
-def _cut(lines: list[Text], most: int) -> list[Text]:
-    return lines if len(lines) <= most else [*lines[: most - 1], Text.assemble(lines[most - 1], " …")]
