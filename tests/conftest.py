@@ -29,11 +29,12 @@ def rng():
 
 @pytest.fixture
 def undrawn(monkeypatch):
-    """Reports with an empty figure, for tests of what is written, or of what has nothing to do with reports."""
-    from unbraid.reports.canvas import Figure, Section
+    """Reports without figures, for tests of what is written, or of what has nothing to do with reports."""
+    from unbraid.reports import sections
 
-    section = Section("Scores", "A caption", [Figure("nothing", b"", "nothing")])
-    monkeypatch.setattr("unbraid.reports.page.draw", lambda results: [section])
+    written = ("all_scores", "differences", "equal_accuracy", "text_samples")
+    empty = {name: lambda results: sections.Section("", "", []) for name in sections.SECTIONS}
+    monkeypatch.setattr(sections, "SECTIONS", {**empty, **{name: sections.SECTIONS[name] for name in written}})
 
 
 @pytest.fixture

@@ -13,21 +13,21 @@ from tests.reports.ablation_runs import MECHANISMS, NEEDS, SEEDS, WEIGHTS, write
 from unbraid.metrics import absorption as planted_absorption
 from unbraid.metrics.intervals import estimate
 from unbraid.reports import equal_l0_figures, figures, rung_figures
-from unbraid.reports.mechanism_effect_figures import Effect, additions, draw_effect, effects
+from unbraid.reports.ablation import Ablation, Case, read_ablation, shared_l0
+from unbraid.reports.ablation_step_figures import steps, total_loss, usage
 from unbraid.reports.bands import MOST_POINTS, Band
 from unbraid.reports.canvas import blank
 from unbraid.reports.equal_l0_figures import absorbed, bars, correlations, draw_bar
-from unbraid.reports.run_results import RunResults, read_results
-from unbraid.reports.ablation import Case, Ablation, read_ablation, shared_l0
+from unbraid.reports.mechanism_effect_figures import Effect, additions, draw_effect, effects
 from unbraid.reports.pareto_figures import distinct, front, highlighted, pareto, points
 from unbraid.reports.probing_figures import chosen, probe_line, probing
-from unbraid.reports.ablation_step_figures import steps, total_loss, usage
+from unbraid.reports.run_results import RunResults, read_results
 from unbraid.reports.text_sections import scored
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> RunResults:
-    return read_results(write_ablation(tmp_path_factory.mktemp("ablations") / "ablation", judged=True))
+    return read_results(write_ablation(tmp_path_factory.mktemp("ablations") / "ablation", evaluated=True))
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,9 @@ def test_without_an_l0_in_common_the_difference_is_at_equal_strength(ablation: A
     one = next(one for one in effects(ablation, "recovered") if not one.matched)
     case = "alone-lateral_inhibition"
     each = [
-        np.mean([ablations.score("recovered", case, w, s) - ablations.score("recovered", "plain", w, s) for w in WEIGHTS])
+        np.mean(
+            [ablations.score("recovered", case, w, s) - ablations.score("recovered", "plain", w, s) for w in WEIGHTS]
+        )
         for s in SEEDS
     ]
     assert one.difference.estimate.value == pytest.approx(np.mean(each), abs=1e-12)

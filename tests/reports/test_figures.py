@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from unbraid.reports.canvas import COLOURS, DASHES, MARKERS, blank, setting_style, make_log, shared
+from unbraid.reports.canvas import COLOURS, DASHES, MARKERS, blank, make_log, setting_style, shared
 from unbraid.reports.feature_figures import _draw_blocks, cosines, firing_rates
-from unbraid.reports.run_results import Score, read_results
 from unbraid.reports.recovery_figures import _Recovery, recovery
+from unbraid.reports.run_results import Score, read_results
 from unbraid.reports.score_figures import row_key, scores
 from unbraid.reports.training_figures import _draw, curves
 

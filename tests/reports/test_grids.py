@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from unbraid.config import to_toml
-from unbraid.reports.run_results import RunResults, read_results
 from unbraid.reports.grids import families, grids, ratio
 from unbraid.reports.matrix_figures import MATRICES, matrices
 from unbraid.reports.page import write_report
 from unbraid.reports.published_grid import published
+from unbraid.reports.run_results import RunResults, read_results
 from unbraid.reports.tables import print_run
 from unbraid.reports.timeline_figures import Life, timelines
 from unbraid.reports.tracking_figures import dead_entries, fates

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from unbraid.reports.text_sentences import details
 
 from tests.reports.language_model_runs import FLOOR, LABELS, WORDS, write_language_models
 from unbraid.metrics import attention
 from unbraid.reports.canvas import blank
-from unbraid.reports.run_results import RunResults, read_results
 from unbraid.reports.head_maps import LEAST, _name_tokens, draw_map, may_be_seen, text_attention
 from unbraid.reports.irrep_figures import _draw, _style_axes, kind_style, kinds
 from unbraid.reports.page import write_report
 from unbraid.reports.published_uniformity import reported
-from unbraid.reports.text_sentences import details
+from unbraid.reports.run_results import RunResults, read_results
 from unbraid.reports.uniformity_tables import head_table, what_heads_do
 from unbraid.storage.files import write_json
 

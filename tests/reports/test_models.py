@@ -13,18 +13,18 @@ from tests.reports.model_runs import ASKED, HEADS, LAYERS, SUPPORT, WORDS, write
 from unbraid.config import JsonDict, merge
 from unbraid.reports.canvas import Section
 from unbraid.reports.cost_figures import costs, differences
-from unbraid.reports.run_results import RunResults, read_results
+from unbraid.reports.first_head_figures import tick_step
 from unbraid.reports.forest_figures import forests, row_style
+from unbraid.reports.head_figures import attention_and_support, routes
 from unbraid.reports.head_tables import head_table
 from unbraid.reports.heat_figures import chosen_heads
 from unbraid.reports.learning_figures import learning
 from unbraid.reports.page import write_report
 from unbraid.reports.published_accuracy import published_accuracies
-from unbraid.reports.first_head_figures import tick_step
+from unbraid.reports.run_results import RunResults, read_results
 from unbraid.reports.sentences import details, headline, what_was_run
-from unbraid.reports.head_figures import attention_and_support, routes
-from unbraid.reports.tasks import drawn, tasks
 from unbraid.reports.story_attention import story_attention
+from unbraid.reports.tasks import drawn, tasks
 
 
 @pytest.fixture(scope="module")

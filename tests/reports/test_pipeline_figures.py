@@ -7,10 +7,10 @@ from matplotlib.figure import Figure as MatplotlibFigure
 from tests.reports.pipeline_runs import CASES, CONCEPTS, FEATURES, LUCK, write_pipeline
 from unbraid.metrics.matching import verdicts
 from unbraid.reports import matching_figures, matching_words
-from unbraid.reports.matching_figures import COLOURS, concept_matching, bars
 from unbraid.reports.factor_figures import disentangled, recoveries
-from unbraid.reports.sections import draw
+from unbraid.reports.matching_figures import COLOURS, bars, concept_matching
 from unbraid.reports.run_results import RunResults, read_results
+from unbraid.reports.sections import draw
 
 
 @pytest.fixture(scope="module")

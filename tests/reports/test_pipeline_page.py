@@ -6,11 +6,11 @@ from html.parser import HTMLParser
 import pytest
 
 from tests.reports.pipeline_runs import CARD, CASES, page, write_pipeline
-from unbraid.reports.matching_tables import concepts, rules
 from unbraid.reports.feature_pages import card, lit, pages, title
-from unbraid.reports.run_results import RunResults, read_results
 from unbraid.reports.histograms import HIGH, WIDE, histogram
+from unbraid.reports.matching_tables import concepts, rules
 from unbraid.reports.page import write_report
+from unbraid.reports.run_results import RunResults, read_results
 
 VOID = {"meta", "img", "rect", "line", "br"}
 

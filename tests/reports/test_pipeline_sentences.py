@@ -2,17 +2,17 @@
 
 import pytest
 
-from tests.reports.pipeline_runs import CASES, write_pipeline
 from tests.reports.model_runs import write_models
+from tests.reports.pipeline_runs import CASES, write_pipeline
 from unbraid.reports.equal_accuracy import equal_accuracy
 from unbraid.reports.equality import EQUAL, OPEN, UNEQUAL, UNKNOWN, equality
 from unbraid.reports.factors import factor_scores, group_of, members
-from unbraid.reports.run_results import RunResults, Score, Setting, read_results
-from unbraid.reports.pipeline_sentences import reached
 from unbraid.reports.matching_words import CONCEPT_RULES, CONCEPTS, FEATURE_RULES, FEATURES
+from unbraid.reports.pipeline_sentences import reached
+from unbraid.reports.run_results import RunResults, Score, Setting, read_results
 from unbraid.reports.sentences import details, error_bar, headline, what_was_run
 from unbraid.reports.tables import print_run, print_runs
-from unbraid.reports.words import in_order, describe_metric
+from unbraid.reports.words import describe_metric, in_order
 
 MODELS = {"plain": {}, "one head": {"model": {"heads": 1}}}
 

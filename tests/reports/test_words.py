@@ -5,7 +5,7 @@ from unbraid.reports.head_words import which
 
 from unbraid.metrics.catalog import METRICS
 from unbraid.reports.run_results import Score, Setting
-from unbraid.reports.words import estimate, in_order, interval, number, seconds, describe_metric, describe_metric_of
+from unbraid.reports.words import describe_metric, describe_metric_of, estimate, in_order, interval, number, seconds
 
 
 @pytest.mark.parametrize(

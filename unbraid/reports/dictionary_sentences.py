@@ -10,7 +10,7 @@ from unbraid.reports.phrases import enabled_sentence, phrase, setting_phrase
 from unbraid.reports.run_results import RunResults, Setting
 from unbraid.reports.words import count, interval, number
 
-NO_TRUTH = "No truth was planted in them: MMCS and the other scores against a truth are left out."
+NO_TRUTH = "No truth was planted in these activations, so there is no MMCS and no other score against a truth."
 SEED_NAMES = {"world.seed": "planted worlds with their data", "seed": "initializations"}
 WITH_TRUTH = (
     "Chance is a random dictionary of the same size, fired by the same rule; the ceiling is an oracle of the same size "

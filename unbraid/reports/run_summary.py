@@ -22,7 +22,8 @@ MOST_COMPARISONS = 5
 HEADLINE_LINES = 4
 HEADINGS = ("difference", "95 % interval", "pairs", "verdict")
 FACTS = (
-    ("world", "{world.kind} {world.task} {world.text} {world.n_features:features} {world.dimensions:dimensions}"),
+    ("world", "{world.kind} {world.task} {world.text} {world.model} {world.site}"),
+    ("size", "{world.n_features:planted features} {world.dimensions:dimensions}"),
     ("model", "{model.kind} {model.layers:layers} {model.heads:heads} {model.d_model:dimensions}"),
     ("model training", "{model.training.steps:steps} {model.training.batch:sequences a step}"),
     ("activations", "{activations.site} {activations.stories:stories}"),
@@ -132,5 +133,5 @@ def _filled(config: JsonDict, template: str) -> str:
         path, _, unit = field.partition(":")
         value = setting_phrase(config, path)
         if value != MISSING:
-            parts.append(f"{value} {unit}".strip())
+            parts.append(f"{value} {unit.removesuffix('s') if value == '1' else unit}".strip())
     return ", ".join(parts)
