@@ -47,7 +47,7 @@ def test_a_caption_says_when_settings_are_left_out(make_run):
     assert "Drawn: 4 of the 12 settings" in section.caption
 
 
-def test_what_was_not_found_is_told_in_the_picture(make_run):
+def test_what_was_not_found_is_described_in_the_figure(make_run):
     (figure,) = firing_rates(read_results(make_run(dead=5))).figures
     assert "weight 0.05: 5 dead of 12" in figure.alt
 
@@ -92,7 +92,7 @@ def test_recovery_is_ordered_by_firing_probability_or_ranked_where_all_are_equal
     assert (np.diff(found.cosines.mean(0)) <= 0).all()
 
 
-def test_looks_tell_settings_apart_by_colour_dashes_and_marker_alone(make_run):
+def test_styles_tell_settings_apart_by_colour_dashes_and_marker_alone(make_run):
     results = read_results(make_run(weights=tuple(range(1, 9)), seeds=(0,)))
     styles = [setting_style(results, setting) for setting in results.settings]
     for part in ("colour", "dashes", "marker"):
@@ -126,5 +126,8 @@ def test_a_ceiling_is_in_the_key_and_in_the_heading_only_where_there_is_one(resu
     assert [mark.get_label() for mark in row_key([free, bounded])][-2:] == ["chance", "ceiling"]
     assert [mark.get_label() for mark in row_key([free])][-1] == "chance"
     assert scores(results).heading == "Scores against chance and ceiling"
-    world = {**results.config["world"], "kind": "activations"}
-    assert scores(replace(results, config={**results.config, "world": world})).heading == "Scores against chance"
+    assert "oracle" in scores(results).caption
+    free = [replace(one, scores={"mmcs": replace(one.scores["mmcs"], ceiling=None)}) for one in results.settings]
+    unbounded = replace(results, settings=free, tables=[{}])
+    assert scores(unbounded).heading == "Scores against chance"
+    assert "no ceiling" in scores(unbounded).caption

@@ -19,10 +19,10 @@ from unbraid.reports.head_figures import attention_and_support, routes
 from unbraid.reports.head_tables import head_table
 from unbraid.reports.heat_figures import chosen_heads
 from unbraid.reports.learning_figures import learning
+from unbraid.reports.model_sentences import details, headline, what_was_run
 from unbraid.reports.page import write_report
 from unbraid.reports.published_accuracy import published_accuracies
 from unbraid.reports.run_results import RunResults, read_results
-from unbraid.reports.sentences import details, headline, what_was_run
 from unbraid.reports.story_attention import story_attention
 from unbraid.reports.tasks import drawn, tasks
 
@@ -46,9 +46,9 @@ def test_what_was_run_names_models_stories_and_constraints(results):
     assert "Constraints: orthogonality (weight 0.1, form corrected)." in said
 
 
-def test_what_a_task_has_of_its_own_and_what_a_case_leaves_out_are_told(results):
+def test_what_a_task_has_of_its_own_and_what_a_case_leaves_out_are_described(results):
     """Of [tasks] only what was run; a form that a case leaves out is said by its name."""
-    own = {"world": {"things": 1}, "model": {"layers": 3}, "teaching": {"steps": 55}}
+    own = {"world": {"things": 1}, "model": {"layers": 3, "training": {"steps": 55}}}
     cases = {"none": {}, "one": {"constraints": {"orthogonality": {"weight": 0.1}}}}
     cases["all"] = {"constraints": {"orthogonality": {"weight": 0.2, "form": "published"}}}
     asked = {"world.task": ["one_fact", "two_facts"], "seed": [0]}
@@ -56,7 +56,7 @@ def test_what_a_task_has_of_its_own_and_what_a_case_leaves_out_are_told(results)
     said = " ".join(what_was_run(config))
     assert "of 2 or 3 layers" in said
     assert "trained for 30 or 55 steps" in said
-    assert "Of its own two_facts has world.things 1, model.layers 3, teaching.steps 55." in said
+    assert "Settings of two_facts alone: world.things 1, model.layers 3, model.training.steps 55." in said
     assert "the question of two_facts is always the same" in said
     assert "orthogonality (weight 0.1 or 0.2, form corrected or published)" in said
     without = " ".join(what_was_run({**config, "sweep": {"world.task": ["one_fact"], "seed": [0]}}))
@@ -64,7 +64,7 @@ def test_what_a_task_has_of_its_own_and_what_a_case_leaves_out_are_told(results)
     assert "two_facts" not in without
 
 
-def test_sizes_swept_as_tables_are_all_told(results):
+def test_sizes_swept_as_tables_are_all_described(results):
     sweep = {"model": [{"d_ff": 64}, {"d_model": 32}, {"layers": 4}], "seed": [0]}
     said = " ".join(what_was_run({**results.config, "cases": {}, "sweep": sweep}))
     assert "of 2 or 4 layers" in said
@@ -72,30 +72,31 @@ def test_sizes_swept_as_tables_are_all_told(results):
 
 
 def test_the_headline_is_the_first_setting_of_each_task(results):
-    first, most = "0.980 [0.970, 0.990]", "at most 0.610 without the question"
-    described = f"one_fact {first}, chance 0.470, {most}; counting {first}, chance 0.310, {most}"
-    assert f"Answered right by none: {described}." == headline(results)
+    first, most = "0.980 [0.970, 0.990]", "without the question 0.610"
+    described = f"one_fact {first} (chance 0.470, {most}); counting {first} (chance 0.310, {most})"
+    assert f"Accuracy of none: {described}." == headline(results)
     said = " ".join(details(results))
-    assert "On one_fact, fewer questions are answered right than with none: orthogonality (−0.270)." in said
-    assert "attends" not in said  # what is undecided is not said
+    assert "one_fact, Accuracy lower than none: orthogonality (−0.270)." in said
+    assert "Support" not in said  # what is undecided is not said
 
 
-def test_differences_from_another_task_are_not_told(results):
+def test_differences_from_another_task_are_not_described(results):
     other = [{**one, "reference": 0} for one in results.differences]
     said = " ".join(details(replace(results, differences=other)))
-    assert "On one_fact, fewer" in said
+    assert "one_fact, Accuracy lower" in said
     assert "counting" not in said
 
 
-def test_of_one_task_the_best_setting_is_told(tmp_path):
+def test_of_one_task_the_best_setting_is_described(tmp_path):
     run = write_models(tmp_path, tasks=("one_fact",))
     said = headline(read_results(run))
-    assert said.startswith("Best of 2 settings: none, one_fact answers 0.980 [0.970, 0.990] of the questions right")
-    assert said.endswith("where a rule of thumb has 0.470, at most 0.610 without the question.")
+    assert said == (
+        "Best of 2 settings, none, one_fact: Accuracy 0.980 [0.970, 0.990] (chance 0.470; without the question 0.610)."
+    )
     assert "without" not in headline(read_results(write_models(tmp_path, "ratios", tasks=("ratio",))))
 
 
-def test_forests_have_a_picture_a_score_and_task(section):
+def test_forests_have_a_figure_a_score_and_task(section):
     figures = {figure.name: figure for figure in section("Scores by task").figures}
     assert set(figures) == {f"forest-{score}-{task}" for score in ("accuracy", "support_best") for task in TASKS}
     assert "none 0.980 [0.970, 0.990]; orthogonality 0.710" in figures["forest-accuracy-counting"].alt
@@ -104,7 +105,7 @@ def test_forests_have_a_picture_a_score_and_task(section):
 TASKS = ("one-fact", "counting")
 
 
-def test_what_is_possible_without_the_question_is_drawn_apart_from_rules_of_thumb(results, monkeypatch):
+def test_what_is_possible_without_the_question_is_drawn_apart_from_shortcuts(results, monkeypatch):
     figures: list[MatplotlibFigure] = []
     for module in ("learning", "forest"):
         monkeypatch.setattr(f"unbraid.reports.{module}_figures.png", lambda figure: figures.append(figure) or b"")
@@ -158,7 +159,7 @@ def test_learning_ends_where_the_log_does(section):
     assert "none ends at 0.75" in figures["learning-one-fact"]
 
 
-def test_a_story_is_watched_up_to_its_question_with_its_support(results):
+def test_a_story_is_shown_up_to_its_question_with_its_support(results):
     one = story_attention(results, results.settings[0])
     assert one is not None
     assert (one.words, one.support, one.asked, one.question) == (WORDS, SUPPORT, ASKED, "where is mary ?")
@@ -185,7 +186,7 @@ def test_chosen_heads_are_those_that_attend_most_and_the_gallery_has_all(results
     one = story_attention(results, results.settings[0])
     assert one is not None
     layer, head = np.unravel_index(one.support_mass.argmax(), one.support_mass.shape)
-    alt = section("Where chosen heads look").figures[0].alt
+    alt = section("Attention of chosen heads").figures[0].alt
     assert f"none: head {layer}.{head} gives {one.support_mass.max():.2f}" in alt
     every = section("All heads")
     assert [figure.name for figure in every.figures] == [f"gallery-{task}-{row}" for task in TASKS for row in (1, 2)]
@@ -202,12 +203,12 @@ def test_heads_in_numbers_are_those_of_the_tables(results):
 
 
 @pytest.mark.parametrize(("tokens", "step"), [(30, 1), (31, 2), (50, 2), (51, 3), (60, 3)])
-def test_the_seeds_figure_has_its_ticks(tokens, step):
+def test_the_figure_of_the_first_head_has_its_ticks(tokens, step):
     assert tick_step(tokens) == step
 
 
-def test_the_seeds_figure_has_its_size(section):
-    figures = section("The seed's figure").figures
+def test_the_figure_of_the_first_head_has_its_size(section):
+    figures = section("The first head, as the source draws it").figures
     assert len(figures) == 4
     assert imread(io.BytesIO(figures[0].png)).shape[:2] == (800, 1000)
     assert "head 0, last layer" in figures[0].alt
@@ -222,36 +223,44 @@ def test_routes_are_drawn_where_tokens_are_routed(results, tmp_path):
     assert "none: from 0.90 to 0.10" in section.figures[0].alt
 
 
-def test_sights_have_a_point_a_head_of_the_last_layer_of_every_replicate(results, monkeypatch):
+def test_attention_figures_have_a_point_a_head_of_the_last_layer_of_every_replicate(results, monkeypatch):
     """Stacks are written case by case, task by task, seed by seed: of counting, the second task, 2, 3 and 6, 7."""
     figures: list[MatplotlibFigure] = []
     monkeypatch.setattr("unbraid.reports.head_figures.png", lambda figure: figures.append(figure) or b"")
-    assert [figure.name for figure in attention_and_support(results).figures] == [f"sight-{task}" for task in TASKS]
+    assert [figure.name for figure in attention_and_support(results).figures] == [
+        f"attention-support-{task}" for task in TASKS
+    ]
     points = [line.get_xydata() for line in figures[1].axes[0].lines[:2]]
     for shown, stacks in zip(points, [(2, 3), (6, 7)], strict=True):
         tables = [results.tables[stack] for stack in stacks]
-        expected = [np.concatenate([one[name][0, -1] for one in tables]) for name in ("spread", "support")]
+        expected = [np.concatenate([one[name][0, -1] for one in tables]) for name in ("attention_entropy", "support")]
         np.testing.assert_allclose(shown, np.stack(expected, 1))
 
 
 PUBLISHED = {
     "world": {"kind": "stories", "task": "one_fact", "layout": "single", "examples": 1000},
-    "model": {"causal": False, "readout": "mean", "positions": "sinusoidal", "init": "torch", "dropout": 0.1},
-    "teaching": {"steps": 128, "batch": 64, "learning_rate": 3e-4, "weight_decay": 1e-2, "clip": 1.0},
+    "model": {
+        "causal": False,
+        "readout": "mean",
+        "positions": "sinusoidal",
+        "init": "torch",
+        "dropout": 0.1,
+        "training": {"steps": 128, "batch": 64, "learning_rate": 3e-4, "weight_decay": 1e-2, "clip": 1.0},
+    },
     "sweep": {"world.task": ["one_fact"], "seed": [0, 1]},
 }
 SIZES = {"model": {"d_model": 128, "heads": 8, "layers": 2, "d_ff": 256}}
 
 
-def beside_the_seed(folder: Path, changes: JsonDict) -> Section:
+def beside_the_study(folder: Path, changes: JsonDict) -> Section:
     cases = ("vanilla", "ortho_mi", "ours")
     whole = merge(merge(PUBLISHED, SIZES), changes)
     return published_accuracies(read_results(write_models(folder, cases=cases, tasks=("one_fact",), changes=whole)))
 
 
-def test_the_seeds_table_stands_beside_a_run_of_its_experiments(tmp_path):
-    section = beside_the_seed(tmp_path, {})
-    assert "vanilla 0.400, seed 0.370; ortho_mi 0.400, seed 0.375" in section.figures[0].alt
+def test_the_table_of_the_study_stands_beside_a_run_of_its_experiments(tmp_path):
+    section = beside_the_study(tmp_path, {})
+    assert "vanilla 0.400, study 0.370; ortho_mi 0.400, study 0.375" in section.figures[0].alt
     assert "ours" not in section.figures[0].alt
     assert section.numbers.count("<tr>") == 3
     assert "last statement" not in section.caption
@@ -260,8 +269,8 @@ def test_the_seeds_table_stands_beside_a_run_of_its_experiments(tmp_path):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"teaching": {"steps": 4000}},
-        {"teaching": {"learning_rate": 1e-3}},
+        {"model": {"training": {"steps": 4000}}},
+        {"model": {"training": {"learning_rate": 1e-3}}},
         {"model": {"dropout": 0.0}},
         {"model": {"positions": "alibi"}},
         {"model": {"init": "scaled_attention"}},
@@ -269,22 +278,22 @@ def test_the_seeds_table_stands_beside_a_run_of_its_experiments(tmp_path):
     ],
     ids=str,
 )
-def test_the_seeds_table_is_left_out_of_a_run_that_was_taught_otherwise(tmp_path, changes):
-    assert beside_the_seed(tmp_path, changes).figures == []
+def test_the_table_of_the_study_is_left_out_of_a_run_that_was_trained_otherwise(tmp_path, changes):
+    assert beside_the_study(tmp_path, changes).figures == []
 
 
-def test_the_seeds_table_is_left_out_of_any_other_run(results):
+def test_the_table_of_the_study_is_left_out_of_any_other_run(results):
     assert published_accuracies(results).figures == []
 
 
-def test_a_page_of_models_has_every_plate_and_no_dictionary(results, sections, tmp_path: Path, monkeypatch):
+def test_a_page_of_models_has_every_section_and_no_dictionary(results, sections, tmp_path: Path, monkeypatch):
     monkeypatch.setattr("unbraid.reports.page.draw", lambda results: sections)
     page = write_report([results.run], tmp_path / "page.html").read_text()
     headings = (
         "Scores by task",
         "Learning",
-        "Sparse and right",
-        "Where chosen heads look",
+        "Attention entropy and support",
+        "Attention of chosen heads",
         "All heads",
         "Training",
     )

@@ -1,4 +1,4 @@
-"""The figures of a line show what is on disk."""
+"""The figures of a pipeline show what is on disk."""
 
 import pytest
 from matplotlib.colors import to_hex
@@ -22,20 +22,20 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> RunResults:
 def figures(monkeypatch: pytest.MonkeyPatch) -> list[MatplotlibFigure]:
     """Kept instead of being drawn."""
     kept: list[MatplotlibFigure] = []
-    for module in ("account", "factor", "column"):
+    for module in ("matching", "factor", "column"):
         monkeypatch.setattr(f"unbraid.reports.{module}_figures.png", lambda figure: kept.append(figure) or b"")
     return kept
 
 
-def test_a_line_has_few_plates_and_recovery_leads(results):
-    found = draw(results)
+def test_a_pipeline_has_few_sections_and_phi_leads(results):
+    found = [section for section in draw(results) if section.figures or section.heading == "Feature cards"]
     names = [[figure.name for figure in section.figures] for section in found]
     assert names[:3] == [
-        ["line-recovery", "line-accuracy", "recovery-factors"],
-        ["account-factors", "account-features"],
+        ["pipeline-phi", "pipeline-accuracy", "phi-factors"],
+        ["matching-factors", "matching-features"],
         ["disentanglement"],
     ]
-    assert found[3].heading == "Features one can look at"
+    assert found[3].heading == "Feature cards"
     assert all(figure.png[:4] == b"\x89PNG" for section in found for figure in section.figures)
     assert sum(map(len, names)) <= 10
 
@@ -126,8 +126,8 @@ def test_other_runs_have_none_of_these(make_run):
     assert not any("concept" in section.heading for section in draw(found))
 
 
-def test_a_line_of_very_many_settings_is_drawn_in_part(tmp_path, figures):
+def test_a_pipeline_of_very_many_settings_is_drawn_in_part(tmp_path, figures):
     cases = {f"case {place}": CASES["l1"] for place in range(30)}
     found = read_results(write_pipeline(tmp_path, cases=cases, seeds=[0]))
-    assert "Drawn: 8 of the 30 settings, spread evenly from the highest recovery" in recoveries(found).caption
+    assert "Drawn: 8 of the 30 settings, spread evenly from the best φ" in recoveries(found).caption
     assert len(figures[-1].axes[0].get_yticklabels()) == 8

@@ -1,4 +1,4 @@
-"""The page of a line: tables of concepts, cards of features, and nothing from elsewhere."""
+"""The page of a pipeline: tables of concepts, cards of features, and nothing from elsewhere."""
 
 import re
 from html.parser import HTMLParser
@@ -42,20 +42,20 @@ def written(results: RunResults) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def test_the_sections_of_a_line_come_in_order(written):
+def test_the_sections_of_a_pipeline_come_in_order(written):
     headings = re.findall(r"<h2>(.*?)</h2>", written)
     assert headings == [
         "What was run",
         "How well planted factors are recovered",
         "At equal accuracy",
-        "What became of every concept, and what every feature is",
-        "How far features tell factors apart",
-        "Features one can look at",
+        "Concept–feature matching",
+        "Disentanglement",
+        "Feature cards",
         "Training",
         "All scores",
         "Differences from l1",
     ]
-    assert "The models answer 0.800 [0.790, 0.810] of the questions right" in written
+    assert "Accuracy of the models: 0.800 [0.790, 0.810] (chance 0.590)." in written
     assert "MMCS" not in written
 
 
@@ -67,11 +67,12 @@ def test_the_page_is_whole_and_asks_nothing_of_the_network(written):
     assert not re.search(r'(?:src|href)="(?!data:|#)', written)
 
 
-def test_several_lines_are_compared_by_recovery(tmp_path, results):
+def test_several_pipelines_are_compared_by_phi(tmp_path, results):
     other = write_pipeline(tmp_path, "other", cases={"l1": CASES["l1"]}, seeds=[0])
     described = write_report([results.run, other], tmp_path / "both.html").read_text(encoding="utf-8")
     overview = described.partition("The runs and their best settings")[2].partition("</table>")[0]
-    assert "Recovery" in overview
+    assert ">φ</th>" in overview
+    assert "φ, chance to probe" in overview
     assert "topk" in overview
     assert "0.600" in overview
 
@@ -93,14 +94,14 @@ def test_many_features_of_a_concept_are_counted(results):
     assert "0, 1, 2, 3, 4, 5, and 3 more" in concepts(results.settings[0], [one])
 
 
-def test_the_rules_are_told_one_sentence_each():
+def test_the_rules_are_given_one_sentence_each():
     described = rules()
     assert described.count('<th scope="row">') == 11
     assert "A concept is" in described
     assert "A learned feature is" in described
 
 
-def test_a_card_is_titled_by_what_the_feature_stands_for():
+def test_a_card_is_titled_by_the_concepts_the_feature_matches():
     assert title(page(17, "match", ["person = mary"])) == "Feature 17: person = mary (match, φ\N{NO-BREAK SPACE}.93)"
     mixed = page(3, "mixture", ["place = garden", "place = office"], 1.0)
     assert title(mixed) == "Feature 3: place = garden or place = office (mixture, φ\N{NO-BREAK SPACE}1.00)"
@@ -131,7 +132,7 @@ def test_cards_are_of_the_first_two_settings_and_the_second_is_folded(results):
     assert "kmeans" not in section.numbers
 
 
-def test_a_line_without_kept_features_has_no_cards(results):
+def test_a_pipeline_without_kept_features_has_no_cards(results):
     bare = RunResults(**{**vars(results), "features": []})
     assert pages(bare).numbers == ""
     assert results.card(results.settings[0]) == CARD
