@@ -29,11 +29,12 @@ def rng():
 
 @pytest.fixture
 def undrawn(monkeypatch):
-    """Reports with an empty picture, for tests of what is written, or of what has nothing to do with reports."""
-    from unbraid.reports.canvas import Picture, Plate
+    """Reports without figures, for tests of what is written, or of what has nothing to do with reports."""
+    from unbraid.reports import sections
 
-    plate = Plate("Scores", "A caption", [Picture("nothing", b"", "nothing")])
-    monkeypatch.setattr("unbraid.reports.page.draw", lambda findings: [plate])
+    written = ("all_scores", "differences", "equal_accuracy", "text_samples")
+    empty = {name: lambda results: sections.Section("", "", []) for name in sections.SECTIONS}
+    monkeypatch.setattr(sections, "SECTIONS", {**empty, **{name: sections.SECTIONS[name] for name in written}})
 
 
 @pytest.fixture
@@ -90,7 +91,7 @@ def pretend_to_capture(keep_as_shards):
         if source is not None:
             keep_as_shards(source.folder, torch.randn(400, 12))
             manifest = read_manifest(source.folder)
-            told = {"model": source.model, "text": source.text, "site": source.site, "dtype": source.dtype}
-            manifest.model_copy(update={"origin": manifest.origin.model_copy(update=told)}).write(source.folder)
+            described = {"model": source.model, "text": source.text, "site": source.site, "dtype": source.dtype}
+            manifest.model_copy(update={"origin": manifest.origin.model_copy(update=described)}).write(source.folder)
 
     return pretend

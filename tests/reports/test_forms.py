@@ -5,8 +5,8 @@ import pytest
 from unbraid.config import Config
 from unbraid.dictionaries.mechanisms import MECHANISMS
 from unbraid.models.constraints import CONSTRAINTS
+from unbraid.reports.dictionary_sentences import what_was_run
 from unbraid.reports.forms import UNWRITTEN, with_form
-from unbraid.reports.sentences import what_was_run
 
 REGISTRIES: dict[str, dict[str, type[Config]]] = {"constraints": {**CONSTRAINTS}, "mechanisms": {**MECHANISMS}}
 

@@ -59,8 +59,8 @@ def test_the_page_is_whole_and_asks_nothing_of_the_network(drawn):
     page = drawn[1].read_text()
     outline = Outline(page)
     assert not {"script", "link", "iframe", "object", "embed", "base"} & {tag for tag, _ in outline.tags}
-    without_pictures = re.sub(r'"data:image/png;base64,[^"]*"', '""', page)
-    assert not re.search(r"https?:|//[a-z]|@import|url\(", without_pictures)
+    without_figures = re.sub(r'"data:image/png;base64,[^"]*"', '""', page)
+    assert not re.search(r"https?:|//[a-z]|@import|url\(", without_figures)
     images = outline.attributes("img")
     assert len(images) == 13
     for image in images:
@@ -144,7 +144,7 @@ def test_what_is_missing_is_a_dash(undrawn, make_run, tmp_path):
     outline = read(run, tmp_path)
     assert ["weight 0.05", "–", "–", "0.189", "1.000"] in outline.rows
     assert ["MMCS", "–", "–", "3", "○ undecided"] in outline.rows
-    assert "No setting has an MMCS" in outline.text
+    assert "No setting has a value of MMCS" in outline.text
 
 
 def test_many_settings_are_all_in_the_table_and_few_scores_are_unfolded(undrawn, make_run, tmp_path):
@@ -153,7 +153,7 @@ def test_many_settings_are_all_in_the_table_and_few_scores_are_unfolded(undrawn,
     assert {f"weight {weight:g}" for weight in weights} <= {row[0] for row in outline.rows}
     assert "More: MCC, Recovered" in outline.text
     assert "Of 33 about 2 would be called by luck alone." in outline.text
-    assert "picked by this very score" in outline.text
+    assert "chosen by the same score" in outline.text
 
 
 def test_several_runs_share_an_overview(undrawn, make_run, tmp_path):
@@ -165,7 +165,7 @@ def test_several_runs_share_an_overview(undrawn, make_run, tmp_path):
     assert "other: Another" in outline.text
 
 
-def test_what_was_run_and_where_are_told(drawn):
+def test_what_was_run_and_where_are_described(drawn):
     text = Outline(drawn[1].read_text()).text
     assert "6 dictionaries (2 settings × 3 replicates) of 12 features (relu), trained for 40 steps" in text
     assert "[mechanisms.sparsity]" in text

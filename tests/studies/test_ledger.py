@@ -15,7 +15,7 @@ import pytest
 from unbraid import cli
 from unbraid.errors import UserError
 from unbraid.progress import Silent
-from unbraid.reports.canvas import Picture, Plate
+from unbraid.reports.canvas import Figure, Section
 from unbraid.reports.ledger_table import ledger_table
 from unbraid.storage.files import read_json
 from unbraid.storage.runs import Run, all_runs
@@ -79,10 +79,10 @@ def claims(two_claims: dict[str, Claim], monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.fixture(autouse=True, scope="module")
 def quickly_drawn() -> Iterator[None]:
-    """Reports with one picture, which is not a picture."""
-    plate = Plate("Scores", "A caption", [Picture("score-mmcs", b"dots", "dots")])
+    """Reports with one figure, which is not a figure."""
+    section = Section("Scores", "A caption", [Figure("score-mmcs", b"dots", "dots")])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("unbraid.reports.page.draw", lambda findings: [plate])
+        patch.setattr("unbraid.reports.page.draw", lambda results: [section])
         yield
 
 
@@ -337,9 +337,9 @@ def test_a_ledger_file_of_another_scale_is_refused(claims: None, trained: Path, 
 
 def test_without_its_model_an_earlier_verdict_is_not_lost():
     """There is no hash of a configuration that cannot be resolved here."""
-    told = {"id": "x", "study": "s", "rules": ["r"], "why": "no model", "verdict": "not run"}
-    here = {**told, "run": "runs/claims-s-small"}
-    old = {**told, "run": "claims-s-small-0123abcd", "verdict": "holds"}
+    described = {"id": "x", "study": "s", "rules": ["r"], "why": "no model", "verdict": "not run"}
+    here = {**described, "run": "runs/claims-s-small"}
+    old = {**described, "run": "claims-s-small-0123abcd", "verdict": "holds"}
     assert ledger.reuse_verdicts([here], {"x": old}) == [old]
     assert ledger.reuse_verdicts([{**here, "why": ""}], {"x": old}) == [{**here, "why": ""}]
     assert (

@@ -9,7 +9,7 @@ from matplotlib.typing import LineStyleType
 from unbraid.metrics.intervals import estimate
 
 MOST_POINTS = 40
-"""An interval is resampled at each point: more could not be told apart on so small a plot."""
+"""An interval is resampled at each point: more could not be distinguished on so small a plot."""
 
 
 @dataclass(frozen=True)

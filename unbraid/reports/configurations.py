@@ -1,4 +1,4 @@
-"""Read from a run's configuration what was swept and compared, and what kind of thing was trained."""
+"""Read from a run's configuration what was swept and compared."""
 
 import math
 from typing import Any
@@ -21,23 +21,6 @@ def setting_configs(config: JsonDict) -> list[tuple[JsonDict, JsonDict]]:
     """What was swept of every setting, and its configuration: its case's, with what its task needs."""
     sweep = {path: values for path, values in flatten(config.get("sweep", {})).items() if path not in REPLICATES}
     return list(combine({**config, "sweep": sweep}))
-
-
-def is_taught(config: JsonDict) -> bool:
-    """Whether models are, and nothing is learned from them."""
-    return _are_stories(config) and not is_line(config)
-
-
-def is_line(config: JsonDict) -> bool:
-    return _are_stories(config) and all(case.get("capture") is not None for case in case_configs(config))
-
-
-def _are_stories(config: JsonDict) -> bool:
-    return all(case.get("world", {}).get("kind") == "stories" for case in case_configs(config))
-
-
-def is_text(config: JsonDict) -> bool:
-    return all(case.get("world", {}).get("kind") == "text" for case in case_configs(config))
 
 
 def sweep_size(config: JsonDict) -> tuple[int, int]:

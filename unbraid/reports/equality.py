@@ -25,8 +25,13 @@ def is_nothing(difference: JsonDict) -> bool:
     return difference["value"] == 0 and difference["interval"] in ([0, 0], None)
 
 
+def is_decided_by_accuracy(leading: str, differences: Sequence[JsonDict]) -> bool:
+    """Whether something else than accuracy leads, and settings stand on models whose accuracies are compared too."""
+    return leading != "accuracy" and any(difference["metric"] == "accuracy" for difference in differences)
+
+
 def at_equal_accuracy(differences: Sequence[JsonDict]) -> list[JsonDict]:
-    """The differences of a line without verdicts where models are not known to answer equally well."""
+    """The same differences, without verdicts where models are not known to answer equally well."""
     equal = {one["setting"] for one in differences if one["metric"] == "accuracy" and equality(one) == EQUAL}
     return [{**one, "verdict": _verdict(one, one["setting"] in equal)} for one in differences]
 

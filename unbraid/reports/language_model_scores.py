@@ -6,7 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from unbraid.config import JsonDict
-from unbraid.reports.words import MISSING, in_order, interval, number, wording
+from unbraid.reports.words import MISSING, describe_metric, in_order, interval, number
 
 TWO_SIDED = 1.96
 """Standard errors on each side of a 95 % interval."""
@@ -31,7 +31,7 @@ def _scores(scores: JsonDict) -> Table:
     table, settings = _table("score", COLUMNS), scores["settings"]
     raw = scores["baselines"]["raw activations"]
     for metric in in_order(list(dict.fromkeys(name for one in settings for name in one["metrics"]))):
-        heading = Text(wording(metric).label, style="bold")
+        heading = Text(describe_metric(metric).label, style="bold")
         if len(settings) > 1:
             table.add_row(heading)
         for one in settings:
@@ -55,7 +55,7 @@ def _differences(scores: JsonDict) -> Table:
     settings = scores["settings"]
     table = _table(f"minus {settings[0]['label']}", ("difference", "95 % interval", "pairs", "verdict"))
     for metric in in_order(list(dict.fromkeys(one["metric"] for one in scores["differences"]))):
-        table.add_row(Text(wording(metric).label, style="bold"))
+        table.add_row(Text(describe_metric(metric).label, style="bold"))
         for one in scores["differences"]:
             if one["metric"] == metric:
                 cells = [number(metric, one["value"], True), interval(metric, one["interval"], True)]

@@ -58,17 +58,17 @@ def by_kind(config: JsonDict) -> dict[str, list[JsonDict]]:
     return found
 
 
-def described(config: JsonDict) -> list[str]:
-    """A sentence for each kind of model that was taught; in a mixed run it says of how many settings."""
+def describe_models(config: JsonDict) -> list[str]:
+    """A sentence for each kind of model that was trained; in a mixed run it says of how many settings."""
     models = by_kind(config)
     total = sum(map(len, models.values()))
-    told = {"gauge": ("Gauge models", _gauge), "transformer": ("Plain transformers", _plain)}
+    described = {"gauge": ("Gauge models", _gauge), "transformer": ("Plain transformers", _plain)}
     sentences: list[str] = []
     for kind, each in models.items():
-        if kind in told:
-            name, tell = told[kind]
+        if kind in described:
+            name, describe = described[kind]
             share = f" ({len(each)} of {count(total, 'setting')})" if len(models) > 1 else ""
-            sentences.append(f"{name}{share}: {tell(each)}.")
+            sentences.append(f"{name}{share}: {describe(each)}.")
     return sentences
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from unbraid.config import JsonDict
 from unbraid.reports import markup
-from unbraid.reports.canvas import Picture, Plate
+from unbraid.reports.canvas import Figure, Section
 from unbraid.reports.markup import Group, Link
 from unbraid.reports.words import MISSING, count, interval, number
 from unbraid.storage.files import write_bytes
@@ -80,8 +80,8 @@ def tally(entries: Sequence[JsonDict]) -> str:
     """`12 claims: 7 hold, 2 fail, 3 undecided.`"""
     found = Counter(entry["verdict"] for entry in entries)
     words = {"holds": "hold", "fails": "fail", "undecided": "undecided", "not run": "not run"}
-    told = [f"{found[verdict]} {word}" for verdict, word in words.items() if found[verdict]]
-    return f"{count(len(entries), 'claim')}: {', '.join(told)}."
+    described = [f"{found[verdict]} {word}" for verdict, word in words.items() if found[verdict]]
+    return f"{count(len(entries), 'claim')}: {', '.join(described)}."
 
 
 def deciding(entry: JsonDict) -> JsonDict | None:
@@ -112,7 +112,7 @@ def _cells(part: JsonDict) -> list[str]:
 def _section(entry: JsonDict, folder: Path, shown: dict[Path, str]) -> str:
     run = Path(entry["run"])
     rows = [
-        [_told(part), *_cells(part), str(part["pairs"]), VERDICTS[part["verdict"]], part["rule"]]
+        [_described(part), *_cells(part), str(part["pairs"]), VERDICTS[part["verdict"]], part["rule"]]
         for part in entry["parts"]
     ]
     here = run.is_dir()
@@ -128,12 +128,12 @@ def _section(entry: JsonDict, folder: Path, shown: dict[Path, str]) -> str:
     return f'<section id="{markup.escape(entry["id"])}">{"".join(parts)}</section>'
 
 
-def _told(part: JsonDict) -> str:
+def _described(part: JsonDict) -> str:
     return f"{part['what']} ({part['note']})" if part["note"] else part["what"]
 
 
 def _figures(entry: JsonDict, run: Path, shown: dict[Path, str]) -> str:
-    """The pictures themselves, so that the page needs no other file; a second time only where they are.
+    """The figures themselves, so that the page needs no other file; a second time only where they are.
 
     One that the run's report has not drawn is said to be missing.
     """
@@ -143,6 +143,8 @@ def _figures(entry: JsonDict, run: Path, shown: dict[Path, str]) -> str:
     new = [path for path in paths if path not in shown]
     above = [markup.link(shown[path], f"{path.stem}, above") for path in paths if path in shown]
     shown.update({path: str(entry["id"]) for path in new})
-    pictures = [Picture(path.stem, path.read_bytes(), f"Figure {path.stem} of {run.name}") for path in new]
-    drawn = markup.figure(Plate("", f"{', '.join(path.stem for path in new)} of {run.name}.", pictures)) if new else ""
+    figures = [Figure(path.stem, path.read_bytes(), f"Figure {path.stem} of {run.name}") for path in new]
+    drawn = (
+        markup.section(Section("", f"{', '.join(path.stem for path in new)} of {run.name}.", figures)) if new else ""
+    )
     return drawn + (f"<p>Figure: {', '.join(above)}.</p>" if above else "") + absent

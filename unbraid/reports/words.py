@@ -1,29 +1,42 @@
-"""Say what the numbers are: the words of a metric, and numbers with the digits they deserve."""
+"""A metric's record in the catalog, and numbers with the digits they deserve."""
 
 import math
 from collections.abc import Iterable
 from dataclasses import replace
 
 from unbraid.metrics.catalog import METRICS, Metric, find, parts
-from unbraid.reports.findings import Score, Setting
+from unbraid.reports.run_results import Score, Setting
 
 MISSING = "–"
 NOTHING = 1e-12
+BESIDE = {
+    "phi": ("phi_share", "accuracy"),
+    "mmcs": ("recovered", "l0"),
+    "explained_variance": ("l0", "dead"),
+    "accuracy": ("support_best", "attention_entropy"),
+    "perplexity": ("bits_per_character", "parameters"),
+    "evenness": ("clusters",),
+}
+"""The scores shown beside a leading one where there is little room."""
 
 
-def wording(metric: str) -> Metric:
-    """The record of a metric; what has none keeps its own name."""
+def describe_metric(metric: str) -> Metric:
+    """The record of a metric in the catalog; what has none keeps its own name."""
     return find(metric) or Metric(metric, metric, "", "", format="#.4g")
 
 
-def wording_of(metric: str, settings: Iterable[Setting]) -> Metric:
+def describe_metric_of(metric: str, settings: Iterable[Setting]) -> Metric:
     """The same, and nothing is said of a ceiling where none of these settings has one."""
-    record = wording(metric)
+    record = describe_metric(metric)
     scores = [setting.scores.get(record.ceiling_of or metric) for setting in settings]
     if record.unbounded is None or any(score is not None and score.ceiling is not None for score in scores):
         return record
     sentence, reading = record.unbounded
     return replace(record, sentence=sentence, reading=reading)
+
+
+def beside(leading: str) -> tuple[str, ...]:
+    return BESIDE.get(leading, ())
 
 
 def in_order(metrics: list[str]) -> list[str]:
@@ -36,7 +49,7 @@ def number(metric: str, value: float | None, signed: bool = False) -> str:
     """With the metric's digits, or one more than it takes to see that it is not 0."""
     if value is None or not math.isfinite(value):
         return MISSING
-    digits = wording(metric).format
+    digits = describe_metric(metric).format
     if abs(value) < NOTHING:
         return "0" if digits.startswith("#") else format(0.0, digits)
     text = format(value, digits).removesuffix(".")

@@ -161,7 +161,12 @@ class DictionaryExperiment(LearnsDictionaries):
     swept: ClassVar[tuple[str, ...]] = (
         *("seed", "world", "dictionary", "training", "mechanisms", "baseline", "samples"),
     )
-    sections: ClassVar[tuple[str, ...]] = ("dictionaries",)
+    sections: ClassVar[tuple[str, ...]] = (
+        *("dictionary_summary", "grid", "score_figures", "all_scores", "differences"),
+        *("mechanism_effects", "pareto_fronts", "absorption", "feature_correlations", "sparse_probing"),
+        *("ablation_steps", "dead_features", "tracking", "timelines", "training_curves"),
+        *("recovery_by_samples", "recovery_by_rate", "feature_recovery", "cosines", "firing_rates"),
+    )
 
     kind: Literal["dictionaries"] = "dictionaries"
     """What kind of experiment this is."""

@@ -18,7 +18,9 @@ class EmbeddingExperiment(Experiment):
     """A picture of a world's samples."""
 
     swept: ClassVar[tuple[str, ...]] = ("seed", "world", "embedding", "samples")
-    sections: ClassVar[tuple[str, ...]] = ("embedding",)
+    sections: ClassVar[tuple[str, ...]] = (
+        *("embedding_summary", "score_figures", "all_scores", "differences", "embeddings"),
+    )
 
     kind: Literal["embedding"]
     """What kind of experiment this is."""
@@ -40,7 +42,7 @@ class EmbeddingExperiment(Experiment):
 
     @property
     def leading(self) -> str:
-        return "mmcs"
+        return "evenness"
 
     def replicate(self) -> str:
         return f"{self.world.seed}/{self.seed}"

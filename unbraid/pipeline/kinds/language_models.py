@@ -18,7 +18,10 @@ from unbraid.worlds.text import Text
 class LanguageModelExperiment(ModelExperiment):
     """Models that predict the next token of a text."""
 
-    sections: ClassVar[tuple[str, ...]] = ("language_models",)
+    sections: ClassVar[tuple[str, ...]] = (
+        *("language_model_summary", "perplexity", "all_scores", "differences"),
+        *("head_uniformity", "head_maps", "chosen_head_maps", "training_curves", "text_samples"),
+    )
 
     kind: Literal["language_models"]  # pyright: ignore[reportIncompatibleVariableOverride]
     """What kind of experiment this is."""

@@ -72,7 +72,11 @@ class ModelExperiment(TrainsModels):
     """Models that answer questions about stories."""
 
     swept: ClassVar[tuple[str, ...]] = ("seed", "world", "model", "constraints")
-    sections: ClassVar[tuple[str, ...]] = ("models",)
+    sections: ClassVar[tuple[str, ...]] = (
+        *("model_summary", "published_accuracy", "task_scores", "all_scores", "differences"),
+        *("case_differences", "learning_curves", "attention_and_support", "routing"),
+        *("chosen_heads", "all_heads", "first_heads", "training_curves"),
+    )
 
     kind: Literal["models"]
     """What kind of experiment this is."""

@@ -37,7 +37,10 @@ class PipelineExperiment(LearnsDictionaries, TrainsModels):
         *("seed", "world", "model", "constraints", "activations"),
         *("dictionary", "training", "mechanisms", "baseline", "samples"),
     )
-    sections: ClassVar[tuple[str, ...]] = ("pipeline",)
+    sections: ClassVar[tuple[str, ...]] = (
+        *("pipeline_summary", "factor_recovery", "equal_accuracy", "concept_matching", "disentanglement"),
+        *("feature_cards", "training_curves_by_row", "all_scores", "differences"),
+    )
 
     kind: Literal["pipeline"]
     """What kind of experiment this is."""

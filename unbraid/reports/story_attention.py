@@ -1,18 +1,18 @@
-"""The stories heads were watched on: their words, what is asked and what supports it, and every head's attention."""
+"""Example stories: their words, what is asked and what supports it, and every head's attention."""
 
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from unbraid.reports.findings import Findings, Setting
+from unbraid.reports.run_results import RunResults, Setting
 
 LONGEST = 40
 """Tokens that can still be read on the axes of a figure."""
 
 
 @dataclass(frozen=True)
-class Watched:
+class StoryAttention:
     """One story as one model saw it, up to the last question that a figure has room for."""
 
     words: list[str]
@@ -37,20 +37,22 @@ class Watched:
         return self.patterns[:, :, self.asked, self.support].sum(-1)
 
 
-def watched(findings: Findings, setting: Setting, story: int = 0, whole: bool = False) -> Watched | None:
+def story_attention(
+    results: RunResults, setting: Setting, story: int = 0, whole: bool = False
+) -> StoryAttention | None:
     """As the first member of this setting saw it; None where nothing was kept."""
     for stack, position in setting.places:
-        cards = findings.stories[stack].get("members", {}).get(str(position), []) if findings.stories else []
+        cards = results.stories[stack].get("members", {}).get(str(position), []) if results.stories else []
         if story < len(cards):
-            return _cut(cards[story], findings.tables[stack][f"pattern.{position}"][story], whole)
+            return _cut(cards[story], results.tables[stack][f"pattern.{position}"][story], whole)
     return None
 
 
-def _cut(card: dict, patterns: np.ndarray, whole: bool) -> Watched:
+def _cut(card: dict, patterns: np.ndarray, whole: bool) -> StoryAttention:
     fitting = [place for place, asked in enumerate(card["asked"]) if asked < LONGEST]
     chosen = fitting[-1] if fitting and not whole else 0 if not whole else len(card["asked"]) - 1
     asked = card["asked"][chosen]
     kept = patterns[:, :, : asked + 1, : asked + 1].astype(float)
-    return Watched(
+    return StoryAttention(
         card["words"][: asked + 1], card["support"][chosen], asked, card["answers"][chosen], card["said"][chosen], kept
     )

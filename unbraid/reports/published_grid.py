@@ -1,4 +1,4 @@
-"""What a seed's figures show, beside a run of the same world and loss (`studies/published/superposition.toml`)."""
+"""What figures of the superposition study show (`studies/published/superposition.toml`), beside a run of the same."""
 
 import math
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from unbraid.config import JsonDict, flatten, merge, read_toml
 from unbraid.config.sweep import at_path
-from unbraid.reports.findings import Findings, Setting
+from unbraid.reports.run_results import RunResults, Setting
 
 PUBLISHED = Path(__file__).parents[1] / "studies" / "published" / "superposition.toml"
 COLUMNS = "mechanisms.sparsity.weight"
@@ -28,13 +28,13 @@ class Published:
         return None
 
 
-def published(findings: Findings, setting: Setting, across: str) -> Published | None:
+def published(results: RunResults, setting: Setting, across: str) -> Published | None:
     """The panel of the generator this setting has; None where its world or loss is another."""
     source = _source()
     swept: JsonDict = {}
     for path, value in setting.swept.items():
         swept = merge(swept, at_path(path, value))
-    ours = merge({key: value for key, value in findings.config.items() if key != "sweep"}, swept)
+    ours = merge({key: value for key, value in results.config.items() if key != "sweep"}, swept)
     flat = flatten(ours)
     if across != COLUMNS or any(flat.get(path) != value for path, value in source["conditions"].items()):
         return None

@@ -1,34 +1,35 @@
-"""Run directories of lines, written by hand: settings that learn from models of some seeds, a stack for each member."""
+"""Run directories of pipelines, written by hand: settings that learn from models of some seeds, a stack for each member."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from unbraid.config import JsonDict, merge, to_toml
+from tests.reports.run_files import start_run
+from unbraid.config import JsonDict, merge
 from unbraid.metrics.intervals import paired_difference
 from unbraid.storage.files import json_bytes, write_arrays, write_bytes, write_json
 from unbraid.storage.runs import Run
 
-RECOVERY = {"l1": 0.5, "topk": 0.6, "kmeans": 0.3}
+PHI = {"l1": 0.5, "topk": 0.6, "kmeans": 0.3}
 CASES: dict[str, JsonDict] = {
     "l1": {"mechanisms": {"sparsity": {"weight": 1.0}}},
     "topk": {"dictionary": {"activation": {"kind": "topk", "k": 8}}},
     "kmeans": {"baseline": {"kind": "kmeans", "n_components": 32}},
 }
 FACTORS = {"person": 0.1, "place": 0.3, "place_of_mary": -0.2, "place_of_john": -0.4}
-"""How far the recovery of each factor is from that of all."""
+"""How far the φ of each factor is from that of all."""
 CONCEPTS = {"recovered": 0.5, "split": 0.125, "absorbed": 0.0, "merged": 0.125, "missed": 0.25}
 FEATURES = {"match": 0.25, "duplicate": 0.25, "mixture": 0.125, "spurious": 0.25, "dead": 0.125}
 LUCK = {"recovered": 0.0, "split": 0.0, "absorbed": 0.0, "merged": 0.25, "missed": 0.75}
 WORDS = ["mary", "went", "to", "the", "<garden>", "."]
 VALUES = [0.0, -0.5, 0.0, 0.25, 2.0, 0.0]
-COMPARED = ("recovery", "recovery_share", "probe", "dci_disentanglement", "factors_recovered", "accuracy", "l0")
+COMPARED = ("phi", "phi_share", "probe", "dci_disentanglement", "factors_recovered", "accuracy", "l0")
 
 
 def concept(factor: str, value: str, verdict: str, features: Sequence[int], phi: float | None) -> JsonDict:
-    told = {"factor": factor, "value": value, "verdict": verdict, "features": list(features)}
-    return {**told, "phi": phi, "ceiling": 0.9, "share": 0.125}
+    described = {"factor": factor, "value": value, "verdict": verdict, "features": list(features)}
+    return {**described, "phi": phi, "ceiling": 0.9, "share": 0.125}
 
 
 def page(feature: int, verdict: str, concepts: Sequence[str], phi: float = 0.93) -> JsonDict:
@@ -59,35 +60,38 @@ CARD = {
 
 def config(cases: Mapping[str, JsonDict], seeds: Sequence[int]) -> JsonDict:
     return {
-        "title": "A line by hand",
+        "title": "A pipeline by hand",
         "seed": 0,
         "world": {"kind": "stories", "task": "one_fact", "layout": "together", "seed": 0},
-        "model": {"d_model": 16, "heads": 4, "layers": 2, "d_ff": 32, "causal": True, "attention": {"kind": "softmax"}},
-        "teaching": {"steps": 30, "batch": 64, "learning_rate": 0.002},
-        "capture": {"site": "blocks.0.hook_resid_post", "stories": 200, "normalize": "center_and_scale", "seed": 0},
-        "dictionary": {"features": 64, "activation": {"kind": "relu"}},
+        "model": {
+            "d_model": 16,
+            "heads": 4,
+            "layers": 2,
+            "d_ff": 32,
+            "causal": True,
+            "attention": {"kind": "softmax"},
+            "seed": 0,
+            "training": {"steps": 30, "batch": 64, "learning_rate": 0.002},
+        },
+        "activations": {"site": "blocks.0.hook_resid_post", "stories": 200, "normalize": "center_and_scale"},
+        "dictionary": {"d_sae": 64, "activation": {"kind": "relu"}},
         "training": {"steps": 40, "batch": 32, "learning_rate": 0.01},
-        "scoring": {"samples": 500},
+        "evaluation": {"samples": 500},
         "cases": dict(cases),
-        "sweep": {"capture.seed": list(seeds)},
+        "sweep": {"model.seed": list(seeds)},
     }
 
 
-def write_line(
+def write_pipeline(
     parent: Path,
-    name: str = "line",
+    name: str = "pipeline",
     cases: Mapping[str, JsonDict] = CASES,
     seeds: Sequence[int] = range(5),
     accuracy: Mapping[str, float] | None = None,
     changes: JsonDict | None = None,
 ) -> Run:
     """`accuracy` is that of the models behind a case, where it is not 0.8."""
-    run = Run(parent / name)
-    write_json(run.path / "run.json", {"format": 1, "name": name, "began": "2026-01-02T03:04:05+00:00"})
-    write_bytes(run.path / "config.toml", to_toml(merge(config(cases, seeds), changes or {})).encode())
-    environment = {"python": "3.11.7", "machine": "Linux", "packages": {"numpy": "2"}, "threads": 2, "commit": None}
-    write_json(run.path / "environment.json", environment)
-    run.set_status("finished", "", 71.6)
+    run = start_run(parent / name, "pipeline", "phi", merge(config(cases, seeds), changes or {}))
     write_json(run.path / "scores.json", scores(list(cases), seeds, accuracy or {}))
     for stack in range(len(cases) * len(seeds)):
         _write_stack(run, stack, stack % len(seeds) == 0)
@@ -96,17 +100,17 @@ def write_line(
 
 def bounds(case: str, accuracy: float) -> dict[str, tuple[float, float | None, float | None]]:
     """Value, chance and ceiling of every score."""
-    recovery = RECOVERY.get(case, 0.4)
+    phi = PHI.get(case, 0.4)
     shares = {f"factors_{name}": (share, LUCK[name], None) for name, share in CONCEPTS.items()}
     shares |= {f"features_{name}": (share, FEATURES[name], None) for name, share in FEATURES.items()}
     return {
         "l0": (8.0, None, None),
-        "recovery": (recovery, 0.1, 0.9),
-        "recovery_share": ((recovery - 0.1) / 0.8, 0.0, 1.0),
-        **{f"recovery_{name}": (recovery + by, 0.1 + by / 10, 0.9 + by / 4) for name, by in FACTORS.items()},
+        "phi": (phi, 0.1, 0.9),
+        "phi_share": ((phi - 0.1) / 0.8, 0.0, 1.0),
+        **{f"phi_{name}": (phi + by, 0.1 + by / 10, 0.9 + by / 4) for name, by in FACTORS.items()},
         "probe": (0.9, 0.9, None),
         **shares,
-        "dci_disentanglement": (0.3 + recovery / 10, 0.25, None),
+        "dci_disentanglement": (0.3 + phi / 10, 0.25, None),
         "mig": (0.02, 0.01, None),
         "accuracy": (accuracy, 0.59, 1.0),
     }
@@ -128,17 +132,17 @@ def scores(cases: Sequence[str], seeds: Sequence[int], accuracy: Mapping[str, fl
 
 
 def _metric(metric: str, value: float, chance: float | None, ceiling: float | None, amount: int) -> JsonDict:
-    """Replicates of a recovery are up to 0.02 apart; all other scores are the same in each."""
-    apart = np.linspace(-0.01, 0.01, amount) if metric.startswith("recovery") and amount > 1 else np.zeros(amount)
-    told = {"value": value, "interval": [value - 0.01, value + 0.01] if amount > 1 else None}
-    return {**told, "chance": chance, "ceiling": ceiling, "members": (value + apart).tolist()}
+    """Replicates of φ are up to 0.02 apart; all other scores are the same in each."""
+    apart = np.linspace(-0.01, 0.01, amount) if metric.startswith("phi") and amount > 1 else np.zeros(amount)
+    described = {"value": value, "interval": [value - 0.01, value + 0.01] if amount > 1 else None}
+    return {**described, "chance": chance, "ceiling": ceiling, "members": (value + apart).tolist()}
 
 
 def _difference(index: int, metric: str, every: Sequence[Mapping[str, Mapping[int, float]]]) -> JsonDict:
     ours, first = ({str(key): value for key, value in one[metric].items()} for one in (every[index], every[0]))
     found = paired_difference(ours, first)
-    told = {"setting": index, "reference": 0, "metric": metric, "value": found.estimate.value}
-    return {**told, "interval": found.estimate.interval, "pairs": found.pairs, "verdict": found.verdict}
+    described = {"setting": index, "reference": 0, "metric": metric, "value": found.estimate.value}
+    return {**described, "interval": found.estimate.interval, "pairs": found.pairs, "verdict": found.verdict}
 
 
 def _write_stack(run: Run, stack: int, shown: bool) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from unbraid.config import JsonDict, merge, to_toml
+from tests.reports.run_files import start_run
+from unbraid.config import JsonDict, merge
 from unbraid.storage.files import json_bytes, write_arrays, write_bytes, write_json
 from unbraid.storage.runs import Run
 
@@ -34,8 +35,8 @@ def config(cases: Sequence[str], tasks: Sequence[str], seeds: Sequence[int]) -> 
             "causal": True,
             "readout": "question",
             "attention": {"kind": "softmax"},
+            "training": {"steps": STEPS[-1], "batch": 64, "learning_rate": 0.002},
         },
-        "teaching": {"steps": STEPS[-1], "batch": 64, "learning_rate": 0.002},
         "cases": {case: {} if case == "none" else {"constraints": {case: {"weight": 0.1}}} for case in cases},
         "sweep": {"world.task": list(tasks), "seed": list(seeds)},
     }
@@ -50,12 +51,7 @@ def write_models(
     changes: JsonDict | None = None,
     tables: dict[str, np.ndarray] | None = None,
 ) -> Run:
-    run = Run(parent / name)
-    write_json(run.path / "run.json", {"format": 1, "name": name, "began": "2026-01-02T03:04:05+00:00"})
-    write_bytes(run.path / "config.toml", to_toml(merge(config(cases, tasks, seeds), changes or {})).encode())
-    environment = {"python": "3.11.7", "machine": "Linux", "packages": {"numpy": "2"}, "threads": 2, "commit": None}
-    write_json(run.path / "environment.json", environment)
-    run.set_status("finished", "", 71.6)
+    run = start_run(parent / name, "models", "accuracy", merge(config(cases, tasks, seeds), changes or {}))
     settings = list(product(cases, tasks))
     write_json(run.path / "scores.json", scores(settings, seeds, len(tasks)))
     for stack, ((case, task), seed) in enumerate(product(settings, seeds)):
@@ -73,7 +69,7 @@ def scores(settings: list[tuple[str, str]], seeds: Sequence[int], tasks: int) ->
         found = {
             "accuracy": (ACCURACY.get(case, 0.4), CHANCE.get(task, 0.4), 1.0),
             "support_best": (0.8 if case == "none" else 0.5, 0.2, None),
-            "spread": (0.3, 1.0, None),
+            "attention_entropy": (0.3, 1.0, None),
             "parameters": (12345.0, None, None),
         }
         metrics = {metric: _metric(*bounds, len(seeds)) for metric, bounds in found.items()}
@@ -112,11 +108,24 @@ def write_stack(run: Run, stack: int, case: str, task: str, seed: int, tables: d
     write_bytes(run.stack(stack) / "log.jsonl", text)
     by_head: dict[str, Any] = {
         name: rng.uniform(0.05, 1, (1, LAYERS, HEADS))
-        for name in ("support", "support_untaught", "spread", "importance", "needed", "largest_drop", "dealt_drop")
+        for name in (
+            "support",
+            "support_untrained",
+            "attention_entropy",
+            "importance",
+            "needed",
+            "largest_drop",
+            "dealt_drop",
+        )
     }
     patterns = rng.dirichlet([0.5] * len(WORDS), (1, LAYERS, HEADS, len(WORDS)))
     uniform = np.array([6 / 16])
-    kept = {**by_head, "activity": by_head["spread"], "uniform": uniform, "pattern.0": patterns.astype(np.float16)}
+    kept = {
+        **by_head,
+        "activity": by_head["attention_entropy"],
+        "uniform": uniform,
+        "pattern.0": patterns.astype(np.float16),
+    }
     write_arrays(run.stack(stack) / "tables.safetensors", {**kept, **tables})
     shortcuts = {"last statement": CHANCE.get(task, 0.4), "most frequent": 0.2, "asked: any": 0.7, "chance": 0.4}
     shortcuts |= {} if task == "ratio" else {"without the question": 0.61}

@@ -1,4 +1,4 @@
-"""Figures of what became of planted concepts, and of what learned features are: shares of verdicts as stacked bars."""
+"""Figures of concept–feature matching: shares of the verdicts on concepts and on features as stacked bars."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,14 +6,13 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.lines import Line2D
 
-from unbraid.reports.account_tables import account_tables
 from unbraid.reports.canvas import (
     GREY,
     INK,
     SMALL,
     SMALLER,
-    Picture,
-    Plate,
+    Figure,
+    Section,
     blank,
     key,
     left_out,
@@ -23,8 +22,9 @@ from unbraid.reports.canvas import (
     short,
 )
 from unbraid.reports.column_figures import rows_of
-from unbraid.reports.findings import Findings, Score, Setting
-from unbraid.reports.line_words import CONCEPTS, FEATURES
+from unbraid.reports.matching_tables import matching_tables
+from unbraid.reports.matching_words import CONCEPTS, FEATURES
+from unbraid.reports.run_results import RunResults, Score, Setting
 
 COLOURS = {
     "recovered": "#0072B2",
@@ -38,7 +38,7 @@ COLOURS = {
     "spurious": "#d2d2d2",
     "dead": "#5a5a5a",
 }
-"""Blue is good, grey is nothing; the order in a bar tells them apart too."""
+"""Blue is good, grey is nothing; the order in a bar identifies them too."""
 THICK, THIN = 0.4, 0.17
 READABLE, ALIKE, DARK = 0.07, 0.005, 0.45
 """Of a share that has room for its number; of chances that are one; of a colour that white stands out from."""
@@ -48,24 +48,24 @@ OF_ALL = "chance, of every setting"
 Shares = dict[str, float]
 
 
-def accounts(findings: Findings) -> Plate:
-    """One picture of the concepts, one of the features; a bar a setting, and chance."""
-    shown = rows_of(findings) if findings.is_line else []
-    pictures = [
-        _picture(findings, shown, name, title, words)
+def concept_matching(results: RunResults) -> Section:
+    """One figure of the concepts, one of the features; a bar a setting, and chance."""
+    shown = rows_of(results)
+    figures = [
+        _figure(results, shown, name, title, words)
         for name, title, words in (
-            ("factors", "What became of planted concepts", CONCEPTS),
-            ("features", "What learned features are", FEATURES),
+            ("factors", "Verdicts on planted concepts", CONCEPTS),
+            ("features", "Verdicts on learned features", FEATURES),
         )
         if any(shares(setting, name, words) for setting in shown)
     ]
     caption = (
         "Each thick bar is a setting, mean over replicates: what share of all concepts (values of factors), or of all "
         "learned features, got each verdict. A bar is 100 %. Thin bar: chance, a random dictionary of the same size "
-        f"that fires by the same rule. Intervals are in the table below.{left_out(findings, shown)}"
+        f"that fires by the same rule. Intervals are in the table below.{left_out(results, shown)}"
     )
-    tables = account_tables(findings, shown) if pictures else ""
-    return Plate("What became of every concept, and what every feature is", caption, pictures, tables)
+    tables = matching_tables(results, shown) if figures else ""
+    return Section("Concept–feature matching", caption, figures, tables)
 
 
 def shares(setting: Setting, name: str, words: Mapping[str, str], chance: bool = False) -> Shares:
@@ -95,13 +95,13 @@ def _alike(one: Shares, other: Shares) -> bool:
     return one.keys() == other.keys() and all(abs(one[name] - other[name]) < ALIKE for name in one)
 
 
-def _picture(
-    findings: Findings, settings: Sequence[Setting], name: str, title: str, words: Mapping[str, str]
-) -> Picture:
+def _figure(
+    results: RunResults, settings: Sequence[Setting], name: str, title: str, words: Mapping[str, str]
+) -> Figure:
     drawn = bars(settings, name, words)
     thick = sum(not chance for _, _, chance in drawn)
     figure, axes = blank(
-        findings.source, height=2.4 + 0.52 * thick + (0.5 if drawn[-1][0] == OF_ALL else 0.16 * (len(drawn) - thick))
+        results.source, height=2.4 + 0.52 * thick + (0.5 if drawn[-1][0] == OF_ALL else 0.16 * (len(drawn) - thick))
     )
     y = 0.0
     for label, found, chance in drawn:
@@ -114,8 +114,8 @@ def _picture(
     unit = "share of concepts" if name == "factors" else "share of learned features"
     name_axes(axes, title, unit, "")
     key(figure, [_entry(verdict, meaning) for verdict, meaning in words.items()])
-    told = ". ".join(f"{label}: {_told(found)}" for label, found, _ in drawn)
-    return Picture(f"account-{name}", png(figure), f"Stacked bars. {told}.")
+    described = ". ".join(f"{label}: {_described(found)}" for label, found, _ in drawn)
+    return Figure(f"matching-{name}", png(figure), f"Stacked bars. {described}.")
 
 
 def _bar(axes: Axes, y: float, label: str, found: Shares, chance: bool) -> None:
@@ -141,7 +141,7 @@ def _entry(verdict: str, meaning: str) -> Line2D:
     return Line2D([], [], color=COLOURS[verdict], linewidth=8, solid_capstyle="butt", label=f"{verdict}: {meaning}")
 
 
-def _told(found: Shares) -> str:
+def _described(found: Shares) -> str:
     return ", ".join(f"{verdict} {100 * share:.0f} %" for verdict, share in found.items())
 
 

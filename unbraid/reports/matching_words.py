@@ -3,20 +3,20 @@
 from unbraid.metrics.catalog import parts
 
 LEADING = ("phi", "phi_share", "probe", "factors_recovered", "features_match", "dci_disentanglement")
-"""What stands for the rest where there is little room."""
+"""The scores to show where there is little room."""
 
 CONCEPTS = {
     "recovered": "one feature of its own",
     "split": "several features of its own, together",
     "absorbed": "only with features of something narrower",
-    "merged": "only in a feature that says other concepts too",
-    "missed": "nothing tells it",
+    "merged": "only in a feature that matches other concepts too",
+    "missed": "no feature matches it",
 }
 FEATURES = {
-    "match": "tells one concept, better than all others",
-    "duplicate": "tells a concept that has a better feature",
-    "mixture": "says several concepts at once",
-    "spurious": "tells no concept",
+    "match": "the best feature of one concept",
+    "duplicate": "matches a concept that has a better feature",
+    "mixture": "matches several concepts at once",
+    "spurious": "matches no concept",
     "dead": "never fires",
 }
 """What the verdicts mean, in a few words."""
@@ -28,14 +28,14 @@ CONCEPT_RULES = {
     "merged": "A feature for two to four concepts has it among them (φ of the union, and recall of this one, at least "
     "0.75), or its best feature has φ of at least 0.75 but is assigned to another concept.",
     "missed": "None of these.",
-    "unjudged": "On, or off, at fewer than 5 tokens of either half of the stories held out; left out of the shares.",
+    "unjudged": "On, or off, at fewer than 5 tokens of either half of the held-out stories; left out of the shares.",
 }
 FEATURE_RULES = {
     "match": "It is assigned to one concept, and of all features that are it has the largest φ.",
     "duplicate": "It is assigned to one concept, or a part of it, that has another match.",
     "mixture": "It is assigned to a union of two to four concepts.",
     "spurious": "It fires, and is assigned to no concept and no such union.",
-    "dead": "It never fires on the stories held out.",
+    "dead": "It never fires on the held-out stories.",
 }
 """Of each verdict the rule, the first that applies."""
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from unbraid.config import JsonDict, merge, to_toml
+from tests.reports.run_files import start_run
+from unbraid.config import JsonDict, merge
 from unbraid.storage.files import json_bytes, write_arrays, write_bytes, write_json
 from unbraid.storage.runs import Run
 
@@ -22,13 +23,18 @@ def config(swept: dict[str, Sequence[float]]) -> JsonDict:
     return {
         "title": "Language by hand",
         "world": {"kind": "text", "text": "primer", "units": "characters", "context": len(WORDS)},
-        "model": {"kind": "gauge", "irreps": "5x0e + 3x1e + 1x2e", "temperature": "shared", "kappa": 0.25},
-        "teaching": {"steps": 20, "batch": 8, "learning_rate": 0.02},
+        "model": {
+            "kind": "gauge",
+            "irreps": "5x0e + 3x1e + 1x2e",
+            "temperature": "shared",
+            "kappa": 0.25,
+            "training": {"steps": 20, "batch": 8, "learning_rate": 0.02},
+        },
         "sweep": {**swept, "seed": list(SEEDS)},
     }
 
 
-def write_languages(
+def write_language_models(
     parent: Path,
     path: str = "model.kappa",
     values: Sequence[float] = (0.25, 0.005),
@@ -36,12 +42,8 @@ def write_languages(
     labels: Sequence[str] = LABELS,
     masked: bool = False,
 ) -> Run:
-    run = Run(parent / "language")
-    write_json(run.path / "run.json", {"format": 1, "name": "language", "began": "2026-01-02T03:04:05+00:00"})
-    write_bytes(run.path / "config.toml", to_toml(merge(config({path: list(values)}), changes or {})).encode())
-    environment = {"python": "3.11.7", "machine": "Linux", "packages": {"numpy": "2"}, "threads": 2, "commit": None}
-    write_json(run.path / "environment.json", environment)
-    run.set_status("finished", "", 71.6)
+    written = merge(config({path: list(values)}), changes or {})
+    run = start_run(parent / "language", "language_models", "perplexity", written)
     cards = [_card(stack, path, value, labels) for stack, value in enumerate(values)]
     write_json(run.path / "scores.json", {"settings": cards, "differences": []})
     for stack in range(len(values)):
@@ -59,7 +61,7 @@ def _card(stack: int, path: str, value: float, labels: Sequence[str]) -> JsonDic
         "medium_heads": (4.5, None),
         "kl_mean": (2.75, None),
         "kl_std": (1.74, None),
-        "explosions": (2.0, None),
+        "gradient_spikes": (2.0, None),
         "parameters": (3885.0, None),
         "seconds": (4.0, None),
     }

@@ -4,29 +4,29 @@ import numpy as np
 import pytest
 
 from unbraid.reports.configurations import flat_sweep, sweep_size
-from unbraid.reports.findings import read_findings
+from unbraid.reports.run_results import read_results
 from unbraid.storage.files import read_arrays
 
 
 def test_tables_and_curves_follow_the_members_through_the_stacks(make_run):
     run = make_run(world_seeds=(0, 1), seeds=(0, 1, 2))
-    findings = read_findings(run)
-    second = findings.settings[1]
+    results = read_results(run)
+    second = results.settings[1]
     stacks = [read_arrays(folder / "tables.safetensors")["best_cosine"][3:] for folder in run.stacks()]
-    assert np.array_equal(findings.table(second, "best_cosine"), np.concatenate(stacks).astype(float))
-    curve = findings.curve(second, "sparsity", term=True)
+    assert np.array_equal(results.table(second, "best_cosine"), np.concatenate(stacks).astype(float))
+    curve = results.curve(second, "sparsity", term=True)
     assert curve is not None
     assert curve.steps.tolist() == [10, 20, 30, 40]
     assert np.allclose(curve.values[:, -1], [0.13, 0.14, 0.15, 0.13, 0.14, 0.15])
-    assert findings.curve(second, "nothing_logged") is None
-    kept = findings.cosines(second)
+    assert results.curve(second, "nothing_logged") is None
+    kept = results.cosines(second)
     assert kept is not None
     assert np.array_equal(kept, read_arrays(run.stack(0) / "tables.safetensors")["cosines.3"])
 
 
 def test_drawn_settings_span_the_ranking_and_panels_are_among_them(make_run):
-    findings = read_findings(make_run(weights=tuple(range(1, 21)), seeds=(0,)))
-    drawn, panels = ([setting.index for setting in found] for found in (findings.drawn, findings.panels))
+    results = read_results(make_run(weights=tuple(range(1, 21)), seeds=(0,)))
+    drawn, panels = ([setting.index for setting in found] for found in (results.drawn, results.panels))
     assert len(drawn) == 8
     assert len(panels) == 4
     assert set(panels) < set(drawn)

@@ -1,11 +1,11 @@
-"""See a run of many cases as a ladder of mechanisms, each case a path of settings along one strength of sparsity.
+"""A run of many cases as an ablation of mechanisms; each case is a path of settings along one strength of sparsity.
 
-plain, run-1 … run-9    each rung adds a mechanism to the one before
+plain, run-1 … run-9    a cumulative ablation: each step adds a mechanism to the one before
 alone-NAME              a mechanism, with those it cannot do without
 without-NAME            all but a mechanism, and those that cannot do without it
 
-What a mechanism adds is told from what the cases hold, not from their names: `alone-NAME` is held against the case that
-has all it has but NAME.
+What a mechanism adds is read from what the cases hold, not from their names: `alone-NAME` is compared with the case
+that has the same mechanisms but NAME.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,11 +17,11 @@ import numpy as np
 
 from unbraid.metrics.intervals import Path, Paths
 from unbraid.reports.configurations import case_configs, flat_sweep
-from unbraid.reports.findings import Findings, Setting
+from unbraid.reports.run_results import RunResults, Setting
 
 STRENGTHS = ("mechanisms.sparsity.weight", "dictionary.activation.k")
 """What may be swept to make paths of L0."""
-ALONE, WITHOUT, RUNG, PUBLISHED = "alone-", "without-", "run-", "published"
+ALONE, WITHOUT, STEP, PUBLISHED = "alone-", "without-", "run-", "published"
 PLAIN, WHOLE = "plain", "all"
 
 
@@ -63,22 +63,22 @@ class Addition:
 
 
 @dataclass(frozen=True)
-class Ladder:
+class Ablation:
     """The cases of a run, in the order of its configuration."""
 
     cases: dict[str, Case]
 
     @cached_property
     def plain(self) -> Case:
-        named = [self.cases[name] for name in (PLAIN, f"{RUNG}0") if name in self.cases]
+        named = [self.cases[name] for name in (PLAIN, f"{STEP}0") if name in self.cases]
         return (named or list(self.cases.values()))[0]
 
     @cached_property
-    def rungs(self) -> list[Case]:
+    def steps(self) -> list[Case]:
         """Plain, the runs that add to it one by one, and all of them if no run is that; none without runs."""
-        numbered = [(name.removeprefix(RUNG), case) for name, case in self.cases.items() if name.startswith(RUNG)]
+        numbered = [(name.removeprefix(STEP), case) for name, case in self.cases.items() if name.startswith(STEP)]
         runs = [
-            case for _, case in sorted((int(rung), case) for rung, case in numbered if rung.isdigit() and int(rung))
+            case for _, case in sorted((int(step), case) for step, case in numbered if step.isdigit() and int(step))
         ]
         last = self.cases.get(WHOLE)
         ends = [last] if last and all(last.mechanisms != case.mechanisms for case in runs) else []
@@ -87,30 +87,30 @@ class Ladder:
     @cached_property
     def whole(self) -> Case | None:
         """The case with every mechanism."""
-        return self.cases.get(WHOLE) or (self.rungs[-1] if self.rungs else None)
+        return self.cases.get(WHOLE) or (self.steps[-1] if self.steps else None)
 
     @cached_property
     def mechanisms(self) -> list[str]:
-        """In the order the rungs add them, then as they are named alone or left out."""
-        added = [name for _, names in self._steps() for name in sorted(names)]
+        """In the order the steps add them, then as they are named alone or left out."""
+        added = [name for _, names in self._added() for name in sorted(names)]
         named = [case.removeprefix(part) for case in self.cases for part in (ALONE, WITHOUT) if case.startswith(part)]
         return list(dict.fromkeys([*added, *named]))
 
     def title(self, case: Case) -> str:
         """A case in a few words; a run by what it adds."""
-        if case.name.startswith(RUNG):
-            return self.rung_title(case)
+        if case.name.startswith(STEP):
+            return self.step_title(case)
         if case.name.startswith(ALONE):
             return f"{in_words(case.name.removeprefix(ALONE))} alone"
         return in_words(case.name)
 
-    def rung_title(self, case: Case) -> str:
-        """A rung by what it adds to the one before."""
-        added = {rung.name: names for rung, names in self._steps()}.get(case.name, frozenset())
+    def step_title(self, case: Case) -> str:
+        """A step by what it adds to the one before."""
+        added = {step.name: names for step, names in self._added()}.get(case.name, frozenset())
         return f"{case.name}: + {in_words(next(iter(added)))}" if len(added) == 1 else in_words(case.name)
 
     def additions(self) -> list[Addition]:
-        """What tells each mechanism alone and in company, as far as the run has it."""
+        """The pairs of cases that show each mechanism alone and combined, as far as the run has them."""
         found: list[Addition] = []
         for name in self.mechanisms:
             alone = self.cases.get(f"{ALONE}{name}") or self._holding(self.plain.mechanisms | {name})
@@ -118,13 +118,13 @@ class Ladder:
                 found.append(Addition(name, "alone", alone, self._holding(alone.mechanisms - {name}) or self.plain))
             if self.whole and name in self.whole.mechanisms:
                 without = self.cases.get(f"{WITHOUT}{name}") or self._holding(self.whole.mechanisms - {name})
-                found += [Addition(name, "in company", self.whole, without)] if without else []
+                found += [Addition(name, "combined", self.whole, without)] if without else []
         return found
 
     def groups(self) -> dict[str, list[Case]]:
         """The cases as figures show them, plain first in each."""
         named = {
-            "each rung adds one": [case for case in self.rungs if case is not self.plain],
+            "each step adds one": [case for case in self.steps if case is not self.plain],
             "one at a time": [case for case in self.cases.values() if case.name.startswith(ALONE)],
             "all but one": [
                 *([self.whole] if self.whole else []),
@@ -137,10 +137,10 @@ class Ladder:
         found = {**named, "other cases": others}
         return {title: [self.plain, *cases] for title, cases in found.items() if len(cases) > (title == "all but one")}
 
-    def _steps(self) -> Iterator[tuple[Case, frozenset[str]]]:
-        """Each rung and what it has that the one before has not."""
-        for before, rung in pairwise(self.rungs):
-            yield rung, rung.mechanisms - before.mechanisms
+    def _added(self) -> Iterator[tuple[Case, frozenset[str]]]:
+        """Each step and what it has that the one before has not."""
+        for before, step in pairwise(self.steps):
+            yield step, step.mechanisms - before.mechanisms
 
     def _holding(self, mechanisms: frozenset[str]) -> Case | None:
         """The first case with exactly these mechanisms, in the forms that are meant."""
@@ -148,19 +148,19 @@ class Ladder:
         return next((case for case in meant if case.mechanisms == mechanisms), None)
 
 
-def read_ladder(findings: Findings) -> Ladder | None:
+def read_ablation(results: RunResults) -> Ablation | None:
     """The cases of this run; None where there are no cases, or no strength of sparsity was swept."""
-    sweep = flat_sweep(findings.config)
+    sweep = flat_sweep(results.config)
     strength = next((path for path in STRENGTHS if len(sweep.get(path, [])) > 1), None)
     if strength is None or "case" not in sweep:
         return None
     cases: dict[str, Case] = {}
-    for name, config in zip(sweep["case"], case_configs(findings.config), strict=True):
-        settings = [one for one in findings.settings if one.swept.get("case") == name and strength in one.swept]
+    for name, config in zip(sweep["case"], case_configs(results.config), strict=True):
+        settings = [one for one in results.settings if one.swept.get("case") == name and strength in one.swept]
         settings = sorted(settings, key=lambda one: one.swept[strength])
         if settings:
             cases[name] = Case(name, frozenset(config.get("mechanisms", {})), settings)
-    return Ladder(cases) if cases else None
+    return Ablation(cases) if cases else None
 
 
 def shared_l0(cases: Sequence[Case], metric: str, reference: Case) -> float | None:
@@ -180,7 +180,7 @@ def shared_l0(cases: Sequence[Case], metric: str, reference: Case) -> float | No
 
 
 def in_words(name: str) -> str:
-    return name.replace("_", " ").replace("-", " ") if not name.startswith(RUNG) else name
+    return name.replace("_", " ").replace("-", " ") if not name.startswith(STEP) else name
 
 
 def _span(paths: Paths) -> tuple[float, float] | None:

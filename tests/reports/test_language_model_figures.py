@@ -6,22 +6,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.reports.languages import FLOOR, LABELS, WORDS, write_languages
-from unbraid.metrics import attention
+from tests.reports.language_model_runs import FLOOR, LABELS, WORDS, write_language_models
+from unbraid.metrics import catalog
 from unbraid.reports.canvas import blank
-from unbraid.reports.findings import Findings, read_findings
-from unbraid.reports.head_maps import LEAST, _name_tokens, draw_map, may_be_seen, watched_text
-from unbraid.reports.irrep_figures import _draw, _dress, kind_look, kinds
+from unbraid.reports.head_maps import LEAST, _name_tokens, draw_map, may_be_seen, text_attention
+from unbraid.reports.irrep_figures import _draw, _style_axes, kind_style, kinds
+from unbraid.reports.language_model_sentences import details
 from unbraid.reports.page import write_report
 from unbraid.reports.published_uniformity import reported
-from unbraid.reports.text_sentences import details
+from unbraid.reports.run_results import RunResults, read_results
 from unbraid.reports.uniformity_tables import head_table, what_heads_do
 from unbraid.storage.files import write_json
 
 
 @pytest.fixture(scope="module")
-def findings(tmp_path_factory: pytest.TempPathFactory) -> Findings:
-    return read_findings(write_languages(tmp_path_factory.mktemp("language")))
+def results(tmp_path_factory: pytest.TempPathFactory) -> RunResults:
+    return read_results(write_language_models(tmp_path_factory.mktemp("language")))
 
 
 def cells(html: str, row: str) -> list[str]:
@@ -30,31 +30,31 @@ def cells(html: str, row: str) -> list[str]:
     return re.findall(r"<td[^>]*>(.*?)</td>", found)
 
 
-def test_kinds_of_head_are_drawn_apart_with_their_numbers(plate):
-    drawn = plate("How uniformly each kind of head looks")
-    assert [picture.name for picture in drawn.pictures] == ["sharpness-by-irrep", "row-std-by-irrep"]
-    assert "kappa 0.25: ℓ0 0.200, ℓ1 0.450, ℓ2 0.700; kappa 0.005: ℓ0 0.200" in drawn.pictures[0].alt
-    assert "ℓ0 0.0300, ℓ1 0.0400, ℓ2 0.0500" in drawn.pictures[1].alt
+def test_kinds_of_head_are_drawn_apart_with_their_numbers(section):
+    drawn = section("Uniformity of attention by kind of head")
+    assert [figure.name for figure in drawn.figures] == ["sharpness-by-irrep", "row-std-by-irrep"]
+    assert "kappa 0.25: ℓ0 0.200, ℓ1 0.450, ℓ2 0.700; kappa 0.005: ℓ0 0.200" in drawn.figures[0].alt
+    assert "ℓ0 0.0300, ℓ1 0.0400, ℓ2 0.0500" in drawn.figures[1].alt
     assert "at most" not in drawn.caption
-    assert "The most that any head can have of row_std is 0.333 at 6 tokens." in drawn.caption
-    assert len({kind_look(kind).colour for kind in ("ℓ0", "ℓ1", "ℓ2", "ℓ3", "ℓ5", "softmax")}) == 6
+    assert "The largest possible row_std is 0.333 at 6 tokens." in drawn.caption
+    assert len({kind_style(kind).colour for kind in ("ℓ0", "ℓ1", "ℓ2", "ℓ3", "ℓ5", "softmax")}) == 6
 
 
-def test_the_floor_and_the_thresholds_are_drawn_where_they_are(findings):
-    _, axes = blank(findings.source)
-    ((_, score), *_) = kinds(findings.settings[0], "row_std")
+def test_the_floor_and_the_thresholds_are_drawn_where_they_are(results):
+    _, axes = blank(results.source)
+    ((_, score), *_) = kinds(results.settings[0], "row_std")
     _draw(axes, -0.3, "ℓ0", "row_std", score)
     assert axes.lines[0].get_xdata().tolist() == [FLOOR, FLOOR]
-    _dress(axes, {-0.3: "ℓ0"}, -0.5, [score], "row_std")
-    assert [line.get_xdata()[0] for line in axes.lines[-2:]] == [attention.MEDIUM, attention.SHARP]
+    _style_axes(axes, {-0.3: "ℓ0"}, -0.5, [score], "row_std")
+    assert [line.get_xdata()[0] for line in axes.lines[-2:]] == [catalog.MEDIUM, catalog.SHARP]
     assert axes.get_xlim()[1] > FLOOR
     assert [text.get_text() for text in axes.texts] == ["0.0300", "MEDIUM above 0.05", "SHARP above 0.10"]
 
 
-def test_the_table_has_our_settings_and_under_them_what_the_seed_reports(findings):
-    html = what_heads_do(findings)
+def test_the_table_has_our_settings_and_under_them_what_the_study_reports(results):
+    html = what_heads_do(results)
     assert cells(html, "kappa 0.005")[:6] == ["9.500", "3.100", "0.0667", "0.1234", "0.500", "1.5 of 9"]
-    theirs = cells(html, "the seed, κ .0086")
+    theirs = cells(html, "gauge study, κ .0086")
     assert theirs == ["947", *["–"] * 6, "0.0192", "0.0134", *["–"] * 3]
     assert "κ .00043" not in html
     assert "byte pairs of another vocabulary" in html
@@ -63,22 +63,22 @@ def test_the_table_has_our_settings_and_under_them_what_the_seed_reports(finding
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
-        ({}, ["the seed, κ .43", "the seed, κ .0086"]),
-        ({"values": (0.25, 0.00025)}, ["the seed, κ .43", "the seed, κ .00043"]),
+        ({}, ["gauge study, κ .43", "gauge study, κ .0086"]),
+        ({"values": (0.25, 0.00025)}, ["gauge study, κ .43", "gauge study, κ .00043"]),
         ({"values": (0.25,)}, []),
         ({"changes": {"model": {"temperature": "head"}}}, []),
         ({"labels": LABELS[:-1]}, []),
         ({"labels": ["softmax"] * 19}, []),
-        ({"path": "model.alignment", "values": (0.0, 1.0)}, ["the author, λ_β 0", "the author, λ_β 1"]),
+        ({"path": "model.alignment", "values": (0.0, 1.0)}, ["its author, λ_β 0", "its author, λ_β 1"]),
     ],
     ids=str,
 )
-def test_the_seeds_figures_stand_beside_what_is_like_them(tmp_path: Path, asked: dict, expected: list[str]):
-    assert [one.label for one in reported(read_findings(write_languages(tmp_path, **asked)))] == expected
+def test_the_figures_of_the_study_stand_beside_what_is_like_them(tmp_path: Path, asked: dict, expected: list[str]):
+    assert [one.label for one in reported(read_results(write_language_models(tmp_path, **asked)))] == expected
 
 
-def test_heads_in_numbers_are_means_over_replicates_with_the_seeds_word(findings):
-    html = head_table(findings, findings.settings[0])
+def test_heads_in_numbers_are_means_over_replicates_with_the_word_of_the_study(results):
+    html = head_table(results, results.settings[0])
     assert cells(html, "head 0 (ℓ0)") == ["0.0300", "UNIFORM", "0.1234", "0.100", "2.5", "0.300", "0.200"]
     assert cells(html, "head 1 (ℓ0)")[:2] == ["0.0700", "MEDIUM"]
     assert cells(html, "head 8 (ℓ2)")[3] == "0.900"
@@ -101,14 +101,14 @@ def test_what_may_not_be_seen_is_missing_and_what_is_not_seen_is_dark():
     assert axes.images[0].get_clim() == (LEAST, 0)
 
 
-def test_maps_are_of_the_last_layer_with_each_heads_numbers(findings, plate):
-    seen = watched_text(findings, findings.settings[1])
+def test_maps_are_of_the_last_layer_with_each_heads_numbers(results, section):
+    seen = text_attention(results, results.settings[1])
     assert seen is not None
     assert seen.title(2) == "head 2: ℓ0\nrow_std 0.110, sharpness 0.30"
-    every = plate("What every head looks at")
-    assert [picture.name for picture in every.pictures] == ["head-maps-1-kappa-0.25", "head-maps-2-kappa-0.005"]
+    every = section("Attention of every head")
+    assert [figure.name for figure in every.figures] == ["head-maps-1-kappa-0.25", "head-maps-2-kappa-0.005"]
     assert every.numbers.count("<details>") == 2
-    (chosen,) = plate("The sharpest and the flattest heads").pictures
+    (chosen,) = section("The sharpest and the flattest heads").figures
     assert "kappa 0.25: head 8: ℓ2, row_std 0.110, sharpness 0.90 and head 0: ℓ0, row_std 0.020" in chosen.alt
 
 
@@ -118,40 +118,39 @@ def test_tokens_that_cannot_be_seen_are_named():
     assert [label.get_text() for label in axes.get_xticklabels()] == ["␣", "a", "↵", r"\$", "b", "a"]
 
 
-def test_a_page_of_language_models_has_no_raw_name_of_a_score(findings, plates, tmp_path: Path, monkeypatch):
-    monkeypatch.setattr("unbraid.reports.page.draw", lambda findings: plates)
-    page = write_report([findings.run], tmp_path / "page.html").read_text()
+def test_a_page_of_language_models_has_no_raw_name_of_a_score(results, sections, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("unbraid.reports.page.draw", lambda results: sections)
+    page = write_report([results.run], tmp_path / "page.html").read_text()
     assert not re.findall(r"(?:row_std|sharpness|kl|variance|mean|sharp|medium)_(?:l\d|mean|heads|distance)", page)
-    for heading in ("How uniformly each kind of head looks", "What every head looks at", "Training"):
+    for heading in ("Uniformity of attention by kind of head", "Attention of every head", "Training"):
         assert f">{heading}</h2>" in page
     assert "Sharpness of ℓ2 heads" in page
-    names = [picture.name for plate in plates for picture in plate.pictures]
+    names = [figure.name for section in sections for figure in section.figures]
     assert len(names) == len(set(names))
 
 
 def test_tokens_that_do_not_see_themselves_are_drawn(tmp_path: Path):
-    seen = watched_text(found := read_findings(write_languages(tmp_path, masked=True)), found.settings[0])
+    seen = text_attention(found := read_results(write_language_models(tmp_path, masked=True)), found.settings[0])
     assert seen is not None
     assert np.isnan(np.diagonal(seen.patterns[0])).tolist() == [False, *[True] * 5]
 
 
-def test_better_and_worse_are_told_once_beside_the_first_setting(tmp_path: Path):
-    run = write_languages(tmp_path, values=(0.25, 0.005, 1.0, 2.0))
+def test_better_and_worse_are_described_once_beside_the_first_setting(tmp_path: Path):
+    run = write_language_models(tmp_path, values=(0.25, 0.005, 1.0, 2.0))
     scores = run.scores()
     for place, (value, verdict) in enumerate([(-0.5, "lower"), (-0.25, "lower"), (0.125, "higher")], 1):
         bounds = {"value": value, "interval": [value - 0.1, value + 0.1], "pairs": 2, "verdict": verdict}
         scores["differences"].append({"setting": place, "reference": 0, "metric": "perplexity", **bounds})
     write_json(run.path / "scores.json", scores)
-    _, better, worse = details(read_findings(run))
+    _, better, worse = details(read_results(run))
     assert better == (
-        "Predicting better than kappa 0.25, by perplexity: kappa 0.005: −0.5000 [−0.6000, −0.4000]; "
-        "kappa 1: −0.2500 [−0.3500, −0.1500]."
+        "Perplexity lower than kappa 0.25: kappa 0.005 −0.5000 [−0.6000, −0.4000]; kappa 1 −0.2500 [−0.3500, −0.1500]."
     )
-    assert worse == "Predicting worse than kappa 0.25, by perplexity: kappa 2: +0.1250 [+0.02500, +0.2250]."
+    assert worse == "Perplexity higher than kappa 0.25: kappa 2 +0.1250 [+0.02500, +0.2250]."
 
 
-def test_predictions_stand_beside_counting_pairs(plate):
-    (picture,) = plate("How well they predict").pictures
-    assert picture.name == "forest-perplexity"
-    assert picture.alt.startswith("Dot plot of Perplexity: kappa 0.25 8.500 ")
-    assert picture.alt.endswith("; counting pairs 9.000.")
+def test_predictions_stand_beside_counting_pairs(section):
+    (figure,) = section("How well they predict").figures
+    assert figure.name == "forest-perplexity"
+    assert figure.alt.startswith("Dot plot of Perplexity: kappa 0.25 8.500 ")
+    assert figure.alt.endswith("; counting pairs 9.000.")

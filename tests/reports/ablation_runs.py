@@ -1,4 +1,4 @@
-"""A ladder's run directory written by hand, from closed forms: every score is straight in log L0, so what a mechanism
+"""The run directory of an ablation written by hand, from closed forms: every score is straight in log L0, so what a mechanism
 adds at equal L0 is known exactly."""
 
 import itertools
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from unbraid.config import to_toml
+from tests.reports.run_files import start_run
 from unbraid.storage.files import json_bytes, write_arrays, write_bytes, write_json
 from unbraid.storage.runs import Run
 
@@ -40,7 +40,7 @@ def cases() -> dict[str, set[str]]:
     every = set(MECHANISMS)
     return {
         "plain": set(),
-        **{f"run-{rung}": set(MECHANISMS[:rung]) for rung in range(1, 9)},
+        **{f"run-{step}": set(MECHANISMS[:step]) for step in range(1, 9)},
         "all": every,
         **{f"alone-{name}": {name, *[NEEDS[one] for one in [name] if one in NEEDS]} for name in MECHANISMS[1:]},
         **{
@@ -70,14 +70,9 @@ def score(metric: str, case: str, weight: float, seed: int) -> float:
     return level + slope * math.log(l0(case, weight, seed)) + effect(metric, mechanisms, seed) + 0.004 * math.cos(seed)
 
 
-def write_ladder(path: Path, judged: bool = False, seeds: list[int] = SEEDS) -> Run:
+def write_ablation(path: Path, evaluated: bool = False, seeds: list[int] = SEEDS) -> Run:
     """One stack, whose members are cases × weights × seeds in this order."""
-    run = Run(path)
-    write_json(path / "run.json", {"format": 1, "name": path.name, "began": "2026-01-02T03:04:05+00:00"})
-    write_bytes(path / "config.toml", to_toml(config(seeds)).encode())
-    environment = {"python": "3", "machine": "Linux", "packages": {}, "threads": 2, "commit": None}
-    write_json(path / "environment.json", environment)
-    run.set_status("finished", "", 60.0)
+    run = start_run(path, "dictionaries", "mmcs", config(seeds))
     settings = []
     for place, (case, weight) in enumerate(itertools.product(cases(), WEIGHTS)):
         members = [
@@ -89,14 +84,14 @@ def write_ladder(path: Path, judged: bool = False, seeds: list[int] = SEEDS) -> 
         settings.append({**card, "metrics": {name: metric(name, case, weight, seeds) for name in ("l0", *LEVELS)}})
     write_json(path / "scores.json", {"settings": settings, "differences": []})
     write_stack(run.stack(0), seeds)
-    if judged:
-        write_json(path / "language_model.json", judgement(settings))
+    if evaluated:
+        write_json(path / "language_model.json", language_model_scores(settings))
     return run
 
 
 def config(seeds: list[int]) -> dict[str, Any]:
     return {
-        "title": "A ladder",
+        "title": "An ablation",
         "seed": 0,
         "world": {"kind": "superposition", "dimensions": 16, "n_features": TRUE, "active": 4.0, "noise": 0.0},
         "dictionary": {"d_sae": LEARNED, "activation": {"kind": "relu"}},
@@ -146,7 +141,7 @@ def reconstruction(case: str, step: int, seed: int) -> float:
     return (1 - 0.03 * len(cases()[case])) * (0.2 + 5 * math.exp(-step / 300)) * (1 + 0.01 * seed)
 
 
-def judgement(settings: list[dict[str, Any]]) -> dict[str, Any]:
+def language_model_scores(settings: list[dict[str, Any]]) -> dict[str, Any]:
     """What `unbraid evaluate` writes, as far as figures read it."""
     steps = {"1": 0.66, "2": 0.71, "5": 0.77, "10": 0.82, "20": 0.85, "50": 0.9, "full": 0.93}
     cards = []

@@ -10,17 +10,13 @@ import numpy as np
 
 from unbraid.config import JsonDict
 from unbraid.errors import UserError
-from unbraid.reports.configurations import case_configs, is_line, is_taught, is_text
+from unbraid.metrics.catalog import find
 from unbraid.storage.checkpoints import read_log
 from unbraid.storage.files import Arrays, read_arrays, read_json
 from unbraid.storage.runs import Run
 
 MOST_LINES, MOST_PANELS, MOST_ROWS = 8, 4, 24
 NEVER = 1e-8
-NO_CHANCE = ("probe",)
-"""Scores of the activations, not of what was learned from them: they stand in `chance` too, and say nothing there."""
-LOWEST_FIRST = ("perplexity",)
-"""Metrics to rank by of which the lowest is best."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +57,12 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Findings:
+class RunResults:
     """All that a finished run left on disk, except its weights."""
 
     run: Run
+    facts: JsonDict
+    """What its kind says of it: the `leading` metric, and the `sections` of its report."""
     config: JsonDict
     settings: list[Setting]
     differences: list[JsonDict]
@@ -73,11 +71,11 @@ class Findings:
     tracking: list[Arrays]
     """The checks made while training, of each stack; empty where none were."""
     stories: list[JsonDict] = field(default_factory=list)
-    """Of each stack of models: stories that heads were watched on, shortcuts, names of factors; else empty."""
+    """Of each stack of models: example stories, shortcuts, names of factors; else empty."""
     texts: list[JsonDict] = field(default_factory=list)
     """Of each stack of language models: windows, labels of heads, what counting pairs gives, samples; else empty."""
     features: list[JsonDict] = field(default_factory=list)
-    """Of each stack of a line: what became of every concept, and pages of chosen features; else empty."""
+    """Of each stack that was scored against factors: every concept's verdict, pages of chosen features; else empty."""
 
     @property
     def title(self) -> str:
@@ -89,57 +87,49 @@ class Findings:
         return f"run {self.run.name}"
 
     @property
-    def is_planted(self) -> bool:
-        """Whether the worlds had a truth; activations of real models have none."""
-        return all(case.get("world", {}).get("kind") != "activations" for case in case_configs(self.config))
-
-    @property
-    def is_taught(self) -> bool:
-        """Whether it is models that answer questions."""
-        return is_taught(self.config)
-
-    @property
-    def is_line(self) -> bool:
-        """Whether it is dictionaries of what taught models do, scored against the factors behind the stories."""
-        return is_line(self.config)
-
-    @property
-    def is_text(self) -> bool:
-        """Whether it is language models."""
-        return is_text(self.config)
-
-    @property
     def leading(self) -> str:
         """The metric that settings are ranked by."""
-        if self.is_text or self.is_line:
-            return "perplexity" if self.is_text else "recovery"
-        return "accuracy" if self.is_taught else "mmcs" if self.is_planted else "explained_variance"
+        return str(self.facts["leading"])
+
+    @property
+    def sections(self) -> list[str]:
+        """The names of the sections of its report, in order."""
+        return list(self.facts["sections"])
+
+    def has_score(self, *metrics: str) -> bool:
+        """Whether any setting has any of these scores."""
+        return any(metric in setting.scores for setting in self.settings for metric in metrics)
+
+    @property
+    def has_truth(self) -> bool:
+        """Whether learned features can be held against planted ones: their rates and cosines are in every stack."""
+        return self.has("best_cosine")
 
     def best(self) -> Setting | None:
         ranked = self.ranked()
         return ranked[0] if ranked and ranked[0].value(self.leading) is not None else None
 
     def ranked(self) -> list[Setting]:
-        """The settings from the best MMCS (or what leads instead of it) to the worst, those without one last."""
+        """The settings from the best to the worst by the leading metric, those without one last."""
         return sorted(self.settings, key=lambda setting: badness(self.leading, setting.value(self.leading)))
 
     @cached_property
     def drawn(self) -> list[Setting]:
-        """The settings that lines are drawn for: all, or a few from the best MMCS to the worst; in swept order."""
-        return self.spread(self.settings, MOST_LINES)
+        """The settings that lines are drawn for: all, or a few from the best to the worst; in swept order."""
+        return self.evenly_spread(self.settings, MOST_LINES)
 
     @cached_property
     def panels(self) -> list[Setting]:
-        """Those of them that have a picture of their own."""
-        return self.spread(self.drawn, MOST_PANELS)
+        """Those of them that have figures of their own."""
+        return self.evenly_spread(self.drawn, MOST_PANELS)
 
-    def spread(self, settings: list[Setting], most: int) -> list[Setting]:
+    def evenly_spread(self, settings: list[Setting], most: int) -> list[Setting]:
         """So many of them at most, evenly from the best to the worst, in swept order."""
         if len(settings) <= most:
             return settings
         ranked = [setting for setting in self.ranked() if setting in settings]
-        kept = [ranked[round(place)] for place in np.linspace(0, len(ranked) - 1, most)]
-        return sorted(kept, key=lambda setting: setting.index)
+        chosen = [ranked[round(place)] for place in np.linspace(0, len(ranked) - 1, most)]
+        return sorted(chosen, key=lambda setting: setting.index)
 
     def terms(self) -> list[str]:
         """The loss terms that any stack logged, in the order they appear."""
@@ -171,7 +161,7 @@ class Findings:
         return self.run.on_language_model()
 
     def card(self, setting: Setting) -> JsonDict:
-        """What became of every concept of a line, and pages of features, of the setting's first member kept; or {}."""
+        """The verdict on every concept, and pages of features, of the setting's first member that has them; or {}."""
         kept = (self.features[stack].get("members", {}).get(str(place)) for stack, place in setting.places)
         return next((card for card in kept if card), {}) if self.features else {}
 
@@ -189,14 +179,15 @@ class Findings:
         return next((table for table in kept if table is not None), None)
 
 
-def read_findings(run: Run) -> Findings:
+def read_results(run: Run) -> RunResults:
     """Everything a report needs, or a refusal if the run is not finished."""
     state = run.status()["state"]
     if state != "finished":
         raise UserError(f"{run.path} is {state}; accepted: a finished run, so finish it with `{run.resume_command}`")
     scores = run.scores()
-    return Findings(
+    return RunResults(
         run,
+        run.facts(),
         run.config(),
         [read_setting(index, setting) for index, setting in enumerate(run.settings())],
         scores["differences"],
@@ -225,11 +216,12 @@ def badness(metric: str, value: float | None) -> float:
     """What to sort by so that the best comes first and what has no value last."""
     if value is None:
         return math.inf
-    return value if metric in LOWEST_FIRST else -value
+    return value if best_of(metric) == "lowest" else -value
 
 
 def best_of(metric: str) -> str:
-    return "lowest" if metric in LOWEST_FIRST else "highest"
+    record = find(metric)
+    return "lowest" if record is not None and record.better == "lower" else "highest"
 
 
 def environment(run: Run) -> JsonDict:
@@ -247,7 +239,9 @@ def finite(values: Sequence[float | None]) -> list[float]:
 def _score(metric: str, card: JsonDict) -> Score:
     low, high = card["interval"] or (None, None)
     interval = None if low is None or high is None else (low, high)
-    chance = None if metric in NO_CHANCE else card["chance"]
+    record = find(metric)
+    # A score of the activations is the same whatever was learned from them: as chance it would say nothing.
+    chance = None if record is not None and record.scope == "activations" else card["chance"]
     return Score(card["value"], interval, chance, card["ceiling"], card["members"])
 
 

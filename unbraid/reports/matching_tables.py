@@ -1,12 +1,12 @@
-"""Tables of failure accounting: the rules in a sentence each, shares with intervals, and every concept's verdict."""
+"""Tables of concept–feature matching: the rules, shares with intervals, and the verdict on every concept."""
 
 from collections.abc import Mapping, Sequence
 
 from unbraid.config import JsonDict
 from unbraid.reports import markup
-from unbraid.reports.findings import Findings, Setting
-from unbraid.reports.line_words import CONCEPT_RULES, CONCEPTS, FEATURE_RULES, FEATURES
 from unbraid.reports.markup import Group
+from unbraid.reports.matching_words import CONCEPT_RULES, CONCEPTS, FEATURE_RULES, FEATURES
+from unbraid.reports.run_results import RunResults, Setting
 from unbraid.reports.score_tables import score_table
 from unbraid.reports.words import count, number
 
@@ -18,10 +18,10 @@ MOST = 6
 """Features that are named of a concept."""
 
 
-def account_tables(findings: Findings, settings: Sequence[Setting]) -> str:
+def matching_tables(results: RunResults, settings: Sequence[Setting]) -> str:
     metrics = [*(f"factors_{name}" for name in CONCEPTS), *(f"features_{name}" for name in FEATURES)]
     shares = markup.fold("These shares with their intervals and chance", score_table(settings, metrics))
-    each = [concepts(one, card["concepts"]) for one in findings.settings[:SHOWN] if (card := findings.card(one))]
+    each = [concepts(one, card["concepts"]) for one in results.settings[:SHOWN] if (card := results.card(one))]
     return rules() + shares + "".join(each)
 
 
@@ -57,8 +57,8 @@ def _concept(one: JsonDict) -> list[str]:
     return [
         f"{one['factor']} = {one['value']}",
         one["verdict"],
-        number("recovery", one["phi"]),
-        number("recovery", one["ceiling"]),
+        number("phi", one["phi"]),
+        number("phi", one["ceiling"]),
         f"{100 * one['share']:.1f} %",
         nearest + ", ".join([*named, *more]) if named else "–",
     ]
