@@ -120,10 +120,10 @@ def test_a_run_says_that_there_is_no_truth(folder, tmp_path, capsys, more):
     code, out, err = ran(tmp_path, CONFIG.format(path=folder) + more, capsys)
     assert code == 0, err
     printed = " ".join(out.split())
-    assert "activations of tiny at model.layers.1" in printed
     assert "No truth was planted" in printed
     assert "MMCS of" not in out
     page = (tmp_path / "runs" / "a" / "report.html").read_text()
+    assert "activations of tiny at model.layers.1" in page
     assert "of the variance" in page
     assert "oracle" not in page.split("The whole configuration")[0]
     settings = json.loads((tmp_path / "runs" / "a" / "scores.json").read_text())["settings"]
@@ -149,8 +149,11 @@ def test_a_loaded_stack_takes_activations_as_the_model_has_them(folder, world, t
 
 
 def test_a_run_on_shards_that_changed_is_refused(folder, tmp_path, keep_as_shards, capsys):
+    """Resuming a finished run reads no shards; making it again does."""
     assert ran(tmp_path, CONFIG.format(path=folder), capsys)[0] == 0
     keep_as_shards(folder, torch.randn(2000, 12))
+    assert cli.guarded(lambda: cli.app(["resume", str(tmp_path / "runs" / "a")])) == 0
+    (tmp_path / "runs" / "a" / "checksums.json").unlink()
     code = cli.guarded(lambda: cli.app(["resume", str(tmp_path / "runs" / "a")]))
     assert code == 2
     assert "holds activations with checksum" in capsys.readouterr().err
