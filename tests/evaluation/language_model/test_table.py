@@ -205,7 +205,9 @@ def refused(capsys, home, config, *words):
 def test_what_is_wrong_is_said_before_anything_is_captured(config, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert "training.steps is 'x'" in refused(capsys, tmp_path, config, "training.steps=x")
-    assert "evaluation.language_model: there is no setting 'token'" in refused(capsys, tmp_path, config, "evaluation.language_model.token=5")
+    assert "evaluation.language_model: there is no setting 'token'" in refused(
+        capsys, tmp_path, config, "evaluation.language_model.token=5"
+    )
     absent = refused(capsys, tmp_path, config, "evaluation.language_model.text=real-data/none.txt")
     assert absent.endswith("real-data/none.txt: there is no such text to evaluate on; `make real-data` makes it")
     absent = refused(capsys, tmp_path, config, "world.capture.model=real-data/none")
