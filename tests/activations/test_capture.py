@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from unbraid.activations.sites import find_site
 from unbraid.activations.text import context_length
 from unbraid.config import check
 from unbraid.errors import Missing, UserError
-from unbraid.progress import Silent
+from unbraid.progress import Silent, Task
 from unbraid.worlds import Activations
 
 SITES = {"llama": "model.layers.1", "gpt2": "blocks.1.hook_mlp_out", "bert": "encoder.layer.1"}
@@ -97,8 +98,8 @@ class StopsAfter(Silent):
         super().__init__()
         self.left = advances
 
-    def advance(self, stack: int, step: int) -> None:
-        super().advance(stack, step)
+    def advance(self, index: int, step: int) -> None:
+        super().advance(index, step)
         self.left -= 1
         if self.left == 0:
             raise KeyboardInterrupt
@@ -120,10 +121,29 @@ def test_a_stopped_capture_ends_with_the_same_files(llama, text, tmp_path, advan
     assert written[0] == kept
 
 
+class Recording(Silent):
+    """Records the tasks it is given and the steps they reach."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tasks: list[Task] = []
+        self.steps: list[int] = []
+
+    def plan(self, tasks: Sequence[Task], workers: int = 1) -> None:
+        super().plan(tasks, workers)
+        self.tasks = list(tasks)
+
+    def advance(self, index: int, step: int) -> None:
+        super().advance(index, step)
+        self.steps.append(step)
+
+
 def test_progress_reaches_the_end(llama, text, tmp_path):
-    progress = Silent()
+    progress = Recording()
     made(llama, text, tmp_path / "out", progress, batch=64)
-    assert progress.share == 1
+    [task] = progress.tasks
+    assert progress.steps == sorted(progress.steps)
+    assert progress.steps[-1] == task.steps
 
 
 def test_tokens_are_as_many_as_asked_for(llama, text, tmp_path):

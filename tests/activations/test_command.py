@@ -124,7 +124,7 @@ class Signalled(Silent):
 def test_a_signal_stops_it_and_the_same_command_goes_on(folders, text, tmp_path, capsys, monkeypatch):
     words = ["capture", str(folders["llama"]), str(text), "--site", "model.layers.2", "--batch", "64", "--out"]
     with monkeypatch.context() as patched:
-        patched.setattr("unbraid.working.progress", lambda quiet: Signalled())
+        patched.setattr("unbraid.progress.for_terminal", lambda quiet: Signalled())
         code, _, err = unbraid(capsys, *words, tmp_path / "a")
     assert code == 143
     assert f"go on with: unbraid capture {folders['llama']} {text} --site model.layers.2" in err

@@ -95,7 +95,7 @@ def test_what_is_predicted_dead_is_dead_after_training_and_centring_saves_it(tmp
     for normalize in ("none", found.suggested):
         world = Activations(path=str(folder), normalize=normalize)
         settings = Training(steps=200, batch=64, learning_rate=1e-3)
-        stack = fit(world, Dictionary(features=200), [Sparsity(weight=0.02)], settings, seeds=range(5))
+        stack = fit(world, Dictionary(d_sae=200), [Sparsity(weight=0.02)], settings, seeds=range(5))
         dead[normalize] = score(stack, world, 300).values["dead"] / 200
     assert (dead["none"] > found.counted.never - 0.1).all()
     assert (dead[found.suggested] < 0.02).all()

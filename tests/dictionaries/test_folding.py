@@ -49,5 +49,5 @@ def test_folding_nothing_changes_nothing():
 
 
 def test_a_threshold_that_is_not_there_yet_stays_so():
-    stack = Stack.start(Dictionary(features=9, activation={"kind": "batchtopk", "k": 2}), 6, [0])
+    stack = Stack.start(Dictionary(d_sae=9, activation={"kind": "batchtopk", "k": 2}), 6, [0])
     assert fold(stack, Normalization(torch.zeros(6), 5.0)).memory["threshold"].tolist() == [-1.0]

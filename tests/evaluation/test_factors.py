@@ -58,13 +58,13 @@ def test_concepts_are_the_values_of_factors(world):
 def test_the_planted_directions_recover_everything(world):
     found = score_factors(stack_of(torch.eye(5), -0.5), world, 10**6)
     one = {name: values[0] for name, values in found.values.items()}
-    assert one["recovery"] == one["recovery_share"] == one["recovery_person"] == one["recovery_place"] == 1
+    assert one["phi"] == one["phi_share"] == one["phi_person"] == one["phi_place"] == 1
     assert one["factors_recovered"] == one["features_match"] == 1
-    assert found.ceiling["recovery"] == found.ceiling["few"] == pytest.approx(1)
-    assert one["few"] == found.ceiling["factors_recovered"] == 1
+    assert found.ceiling["phi"] == found.ceiling["phi_k_features"] == pytest.approx(1)
+    assert one["phi_k_features"] == found.ceiling["factors_recovered"] == 1
     assert one["dci_disentanglement"] > 0.95
     assert one["dci_informativeness"] > 0.99
-    assert found.chance["recovery"][0] < 0.9
+    assert found.chance["phi"][0] < 0.9
     assert found.chance["dci_informativeness"][0] == pytest.approx((1 / 2 + 1 / 3) / 2, abs=0.1)
 
 
@@ -84,17 +84,17 @@ def test_chance_is_the_mean_of_three_random_dictionaries(world):
     found = score_factors(start, world, 1000)
     seeds = stream(0, "chance of factors").integers(0, 1 << 32, 3).tolist()
     drawn = score_factors(Stack.start(Dictionary(d_sae=7), 5, seeds), world, 1000)
-    assert len(set(drawn.values["recovery"])) > 1
-    for name in ("recovery", "recovery_person", "few", "factors_missed", "features_spurious"):
+    assert len(set(drawn.values["phi"])) > 1
+    for name in ("phi", "phi_person", "phi_k_features", "factors_missed", "features_spurious"):
         assert found.chance[name] == pytest.approx([np.mean(drawn.values[name])] * 2)
     assert "probe" not in found.chance
-    way = (np.array(found.values["recovery"]) - found.chance["recovery"]) / (1 - found.chance["recovery"][0])
-    assert found.ceiling["recovery"] == pytest.approx(1)
-    assert found.values["recovery_share"] == pytest.approx(way.tolist())
-    assert found.chance["recovery_share"] == [0, 0]
+    way = (np.array(found.values["phi"]) - found.chance["phi"]) / (1 - found.chance["phi"][0])
+    assert found.ceiling["phi"] == pytest.approx(1)
+    assert found.values["phi_share"] == pytest.approx(way.tolist())
+    assert found.chance["phi_share"] == [0, 0]
 
 
-def test_recovery_lies_between_chance_and_the_probe():
+def test_phi_lies_between_chance_and_the_probe():
     assert from_chance(0.5, 0.2, 0.8) == pytest.approx(0.5)
     assert from_chance(0.2, 0.2, 0.8) == 0
     assert from_chance(0.1, 0.2, 0.8) < 0
@@ -103,9 +103,9 @@ def test_recovery_lies_between_chance_and_the_probe():
 
 def test_a_dictionary_that_knows_one_factor_is_told_from_one_that_knows_the_other(world):
     person, place = (score_factors(stack_of(torch.eye(5)[rows], -0.5), world, 10**6) for rows in ([0, 1], [2, 3, 4]))
-    assert person.values["recovery_person"] == [1.0]
-    assert place.values["recovery_place"] == [1.0]
-    assert person.values["recovery_place"][0] < 0.3 > place.values["recovery_person"][0]
+    assert person.values["phi_person"] == [1.0]
+    assert place.values["phi_place"] == [1.0]
+    assert person.values["phi_place"][0] < 0.3 > place.values["phi_person"][0]
     assert person.values["factors_missed"] == pytest.approx([3 / 5])
     assert place.values["factors_missed"] == pytest.approx([2 / 5])
 

@@ -15,9 +15,8 @@ from unbraid.evaluation.heads import (
     show_attention,
     support_distance,
 )
-from unbraid.metrics import answering
 from unbraid.metrics.attention import between_heads
-from unbraid.metrics.heads import expected_cosine, explained
+from unbraid.metrics.heads import expected_cosine, explained, right
 from unbraid.models import Routed
 from unbraid.models.attention.hopfield import Hopfield
 
@@ -38,15 +37,15 @@ def test_a_model_that_always_says_one_answer_has_the_share_of_it(make, world):
     assert found.values["idle"].tolist() == [1, 1]
 
 
-def test_of_untaught_models_every_score_is_its_own_chance(make, world):
-    """They are what chance is where it is the same model before it was taught."""
+def test_of_untrained_models_every_score_is_its_own_chance(make, world):
+    """They are what chance is where it is the same model before training."""
     found = evaluate_heads(make(members=2), world, SETTINGS)
     for name in ("support_best", "specialisation", "head_cka", "separation"):
         torch.testing.assert_close(found.values[name], found.chance[name], equal_nan=True)
-    torch.testing.assert_close(found.tables["support"], found.tables["support_untaught"])
+    torch.testing.assert_close(found.tables["support"], found.tables["support_untrained"])
     assert found.chance["accuracy"].tolist() == pytest.approx([world.shortcuts()["chance"]] * 2)
     assert found.chance["head_cosine"].tolist() == pytest.approx([expected_cosine(8)] * 2)
-    assert found.chance["spread"].tolist() == [1, 1]
+    assert found.chance["attention_entropy"].tolist() == [1, 1]
 
 
 def test_members_are_examined_as_if_alone(make, world):
@@ -63,7 +62,7 @@ def test_scores_are_of_the_last_layer_or_of_the_best_head(make, world):
     assert found.values["support_mass"].item() == pytest.approx(found.tables["support"][0, 1].mean().item())
     assert found.values["head_cka"].item() == pytest.approx(between_heads(found.tables["cka"][:, 1]).item())
     quietest = int(found.tables["activity"][0, 1].argmin())
-    assert found.values["quiet_drop"].item() == found.tables["largest_drop"][0, 1, quietest].item()
+    assert found.values["least_used_head_drop"].item() == found.tables["largest_drop"][0, 1, quietest].item()
 
 
 def test_fresh_stories_are_the_same_whatever_their_number(world):
@@ -79,7 +78,7 @@ def test_where_heads_look_is_what_loops_over_the_patterns_find(make, world, caus
     one, batches = make(causal=causal), held_out_batches(world, 70)
     assert [len(batch.tokens) for batch in batches] == [64, 6]
     found = attention_tables(one, batches)
-    support, uniform, spread = [], [], []
+    support, uniform, evenness = [], [], []
     for batch in batches:
         pattern = one.forward(batch.tokens, ["blocks.1.attn.hook_pattern"]).recorded["blocks.1.attn.hook_pattern"]
         for b in range(len(batch.tokens)):
@@ -90,10 +89,10 @@ def test_where_heads_look_is_what_loops_over_the_patterns_find(make, world, caus
                 uniform.append(len(told) / (place + 1 if causal else length))
             for t in range(1 if causal else 0, length):
                 keys = pattern[0, b, 1, t, : t + 1 if causal else length].double().numpy()
-                spread.append(np.exp(-(keys * np.log(keys)).sum()) / len(keys))
+                evenness.append(np.exp(-(keys * np.log(keys)).sum()) / len(keys))
     assert found["support"][0, 1, 1].item() == pytest.approx(np.mean(support), rel=1e-4)
     assert found["uniform"].item() == pytest.approx(np.mean(uniform), rel=1e-4)
-    assert found["spread"][0, 1, 1].item() == pytest.approx(np.mean(spread), rel=1e-4)
+    assert found["attention_entropy"][0, 1, 1].item() == pytest.approx(np.mean(evenness), rel=1e-4)
 
 
 def test_what_heads_write_and_read_is_taken_over_all_stories(make, world):
@@ -123,7 +122,7 @@ def test_a_routed_head_is_looked_at_where_tokens_take_it(make, world):
     one, batches = make(heads=4, attention=Routed(k=2)), held_out_batches(world, 70)
     found = attention_tables(one, batches)
     names = ["blocks.1.attn.hook_pattern", "blocks.1.attn.hook_gate", "blocks.1.attn.hook_z"]
-    support, spread, read, values = [], [], [], []
+    support, evenness, read, values = [], [], [], []
     for batch in batches:
         recorded = one.forward(batch.tokens, names).recorded
         pattern, gate, z = (recorded[name][0] for name in names)
@@ -136,9 +135,9 @@ def test_a_routed_head_is_looked_at_where_tokens_take_it(make, world):
                 values.append(batch.factors["person"][b, t].item())
                 if t and gate[b, t, 1] > 0:
                     keys = pattern[b, 1, t, : t + 1].double().numpy()
-                    spread.append(np.exp(-(keys * np.log(keys)).sum()) / len(keys))
+                    evenness.append(np.exp(-(keys * np.log(keys)).sum()) / len(keys))
     assert found["support"][0, 1, 1].item() == pytest.approx(np.mean(support), rel=1e-4)
-    assert found["spread"][0, 1, 1].item() == pytest.approx(np.mean(spread), rel=1e-4)
+    assert found["attention_entropy"][0, 1, 1].item() == pytest.approx(np.mean(evenness), rel=1e-4)
     place = list(batches[0].factors).index("person")
     expected = explained(torch.stack(read)[None], torch.tensor(values))[0]
     torch.testing.assert_close(found["explained"][0, 1, :, place], expected, rtol=1e-4, atol=1e-5)
@@ -148,7 +147,7 @@ def test_tables_have_a_layer_and_a_head_axis(make, world):
     found = attention_tables(make(heads=4, layers=3), held_out_batches(world, 8))
     shapes = {name: tuple(table.shape) for name, table in found.items()}
     factors = len(world.factors)
-    assert shapes["support"] == shapes["spread"] == shapes["activity"] == (1, 3, 4)
+    assert shapes["support"] == shapes["attention_entropy"] == shapes["activity"] == (1, 3, 4)
     assert shapes["distance"] == shapes["cosine"] == shapes["cka"] == (1, 3, 4, 4)
     assert shapes["explained"] == (1, 3, 4, factors)
     assert "usage" not in shapes
@@ -169,13 +168,12 @@ def test_importance_is_the_accuracy_lost_by_writing_nothing(make, world):
     one, batches = make(), held_out_batches(world, 40)
     found = ablation_tables(one, batches)
 
-    def right() -> torch.Tensor:
-        each = [answering.right(one.read(one.forward(b.tokens), b.asked), b.answers).flatten(1) for b in batches]
-        return torch.cat(each, 1)
+    def answered() -> torch.Tensor:
+        return torch.cat([right(one.read(one.forward(b.tokens), b.asked), b.answers).flatten(1) for b in batches], 1)
 
-    whole = right()
+    whole = answered()
     one.weights["blocks.0.attn.out"][:, :, :4] = 0
-    without = right()
+    without = answered()
     lost = whole.double().mean() - without.double().mean()
     assert found["importance"][0, 0, 0].item() == pytest.approx(lost.item())
     assert found["needed"][0, 0, 0].item() == pytest.approx((whole & ~without).double().mean().item())

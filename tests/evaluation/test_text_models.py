@@ -33,7 +33,7 @@ def models() -> Models:
 
 
 def test_the_loss_is_the_mean_surprise_window_by_window(models: Models):
-    tokens = torch.from_numpy(WORLD.made.validation.astype(np.int64))
+    tokens = torch.from_numpy(WORLD.tokenized.validation.astype(np.int64))
     total = 0.0
     for place in range(len(tokens) - 1):
         start = place - place % 12  # what a window before this one held is not seen

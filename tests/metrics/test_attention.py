@@ -16,7 +16,6 @@ from unbraid.metrics.attention import (
     attention_entropy,
     between_heads,
     chance_of_largest_drop,
-    classify,
     effective_keys,
     entropy,
     head_distances,
@@ -38,6 +37,7 @@ from unbraid.metrics.attention import (
     uniform_row_std,
     without_self,
 )
+from unbraid.metrics.catalog import classify_row_std
 
 MASK = torch.tensor([[True, True, True, True], [True, True, True, False]])
 
@@ -186,8 +186,8 @@ def test_the_most_is_attention_to_a_single_other_token(tokens):
 
 
 def test_long_contexts_have_no_sharp_heads():
-    assert [classify(most_row_std(tokens)) for tokens in (97, 98)] == ["SHARP", "MEDIUM"]
-    assert [classify(most_row_std(tokens)) for tokens in (397, 398)] == ["MEDIUM", "UNIFORM"]
+    assert [classify_row_std(most_row_std(tokens)) for tokens in (97, 98)] == ["SHARP", "MEDIUM"]
+    assert [classify_row_std(most_row_std(tokens)) for tokens in (397, 398)] == ["MEDIUM", "UNIFORM"]
 
 
 def test_row_std_does_not_see_attention_to_oneself():
@@ -202,16 +202,16 @@ def test_row_std_is_numpys_nanstd_of_the_first_sequence_without_its_diagonal(rng
     np.testing.assert_allclose(row_std(torch.from_numpy(pattern)), np.nanstd(bare, axis=-1).mean(-1), rtol=1e-12)
 
 
-def test_classes_are_the_seeds():
+def test_classes_are_those_of_the_gauge_study():
     """Its three printed heads, and the thresholds themselves, which are not above."""
-    assert [classify(value) for value in (0.0243, 0.0343, 0.0684)] == ["UNIFORM", "UNIFORM", "MEDIUM"]
-    assert [classify(value) for value in (0.05, 0.1, 0.100001)] == ["UNIFORM", "MEDIUM", "SHARP"]
+    assert [classify_row_std(value) for value in (0.0243, 0.0343, 0.0684)] == ["UNIFORM", "UNIFORM", "MEDIUM"]
+    assert [classify_row_std(value) for value in (0.05, 0.1, 0.100001)] == ["UNIFORM", "MEDIUM", "SHARP"]
 
 
 def test_the_class_of_uniform_attention_depends_on_the_length():
-    assert classify(uniform_row_std(64, self_masked=True)) == "UNIFORM"
-    assert classify(uniform_row_std(24, self_masked=True)) == "MEDIUM"
-    assert classify(uniform_row_std(9, self_masked=True)) == "SHARP"
+    assert classify_row_std(uniform_row_std(64, self_masked=True)) == "UNIFORM"
+    assert classify_row_std(uniform_row_std(24, self_masked=True)) == "MEDIUM"
+    assert classify_row_std(uniform_row_std(9, self_masked=True)) == "SHARP"
 
 
 @pytest.mark.parametrize("self_masked", [False, True])

@@ -1,48 +1,81 @@
 """The catalog holds every metric that a run of any kind writes, and says what is needed of each."""
 
+import json
 import re
 import tomllib
 from pathlib import Path
 
 import pytest
-from unbraid.runs import Run
-from unbraid.sweeps.execute import execute
-from unbraid.sweeps.grid import resolve
-
-from tests.metrics.cataloguing import check_catalogued
-from tests.sweeps import test_pair_stability, test_text_work
-from unbraid.config import Tree, to_toml
 from unbraid.metrics import catalog
 from unbraid.metrics.catalog import METRICS, find, get, parts
 from unbraid.metrics.matching.thresholds import DEFAULT
-from unbraid.progress import Silent
+from unbraid.pipeline.kinds import DEFAULT_KIND, KINDS
 
-TEXT = tomllib.loads(test_text_work.CONFIG)
-GAUGE = {"model": {"kind": "gauge", "irreps": "2x0e + 1x1e", "layers": 1}, "teaching": {"steps": 2, "batch": 4}}
-RUNS: dict[str, Tree] = {
-    "dictionaries with selected pairs": test_pair_stability.TINY,
-    "gauge models on text": {**TEXT, **GAUGE, "cases": {}, "sweep": {}},
+ROOT = Path(__file__).parents[2]
+REGRESSION = ROOT / "tests" / "regression"
+RUNS = json.loads((REGRESSION / "scores.json").read_text())
+RENAMED = json.loads((REGRESSION / "renamed.json").read_text())["metrics"]
+ELSEWHERE = {
+    "mean_change": "with tracking, where something is learned at two checks",
+    "steps_to_95": "where a model gets there",
+    "seconds": "a time, which the regression runs leave out",
+    "letter_absorption": "with letters",
+    "letter_absorption_fraction": "with letters",
+    "letter_splits": "with letters",
 }
+"""Metrics that none of the small regression runs writes, and when a run does."""
 
 
-@pytest.mark.parametrize("config", RUNS.values(), ids=RUNS.keys())
-def test_every_metric_that_a_run_writes_is_in_the_catalog(config: Tree, tmp_path: Path):
-    """For other kinds of run the same is held where they are tested: `check_catalogued`."""
-    run = Run.create(tmp_path, "small", to_toml(resolve(config, "small")))
-    execute(run, Silent())
-    check_catalogued(run)
+def written(run: str) -> set[str]:
+    """The metrics that one of the regression runs writes, by their names of today.
+
+    `tests/regression` holds that today's code writes these and no others, for every kind of run.
+    """
+    tables = [RUNS[run][name] for name in ("scores", "judged") if name in RUNS[run]]
+    names = {name for table in tables for setting in table["settings"] for name in setting["metrics"]}
+    return {RENAMED.get(name, name) for name in names}
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_every_metric_that_a_run_writes_is_in_the_catalog(run: str):
+    assert {name for name in written(run) if find(name) is None} == set()
+
+
+def test_every_record_is_of_a_metric_that_some_run_writes():
+    by_runs = {parts(name)[0] for run in RUNS for name in written(run)}
+    assert set(METRICS) - by_runs == set(ELSEWHERE)
+
+
+def test_the_regression_runs_are_of_every_kind():
+    configs = [tomllib.loads(path.read_text()) for path in (REGRESSION / "configs").glob("*.toml")]
+    assert {config.get("kind", DEFAULT_KIND) for config in configs} == set(KINDS)
 
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS.keys())
 def test_every_record_is_whole(metric: catalog.Metric):
-    assert metric.label
-    assert metric.unit
+    for text in (metric.label, metric.unit, metric.sentence, metric.chance, metric.ceiling, metric.direction):
+        assert text.strip() == text != ""
     assert metric.sentence[-1] != "."  # it stands inside others
-    assert metric.least_difference is None or metric.least_difference > 0
+    assert metric.why_none if metric.least_difference is None else metric.least_difference > 0
     assert format(0.5, metric.format)
     assert f"\n#### `{metric.name}`\n" in catalog.page()
     anchor = metric.link.partition("#")[2]
     assert anchor == re.sub(r"[^\w-]", "", metric.name)
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS.keys())
+def test_no_word_in_capitals_is_left_unexplained(metric: catalog.Metric):
+    assert not {metric.chance, metric.ceiling, metric.why_none} & {"", *catalog.REFERENCES}
+    assert not any(text.isupper() for text in (metric.chance, metric.ceiling, metric.why_none))
+
+
+def test_the_page_in_the_docs_is_the_one_that_is_printed():
+    assert (ROOT / "docs" / "metrics.md").read_text() == catalog.page()
+
+
+def test_a_reason_for_no_number_is_in_parentheses():
+    entry = catalog.page().split("#### `seconds`\n")[1]
+    assert "Chance: none (a time). Ceiling: none (a time)." in " ".join(entry.split())
 
 
 def test_the_page_has_no_placeholder_left_and_no_line_that_is_too_long():

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from unbraid.statistics import FEWEST_PAIRS
 
 from unbraid.errors import UserError
+from unbraid.metrics.intervals import FEWEST_PAIRS
 from unbraid.pipeline.expand import expand
 from unbraid.storage.runs import Run
 from unbraid.studies.claims import FOLDER, SOURCES, Claim, load_claims
@@ -56,11 +56,11 @@ def test_the_study_can_answer(claim: Claim, scale: str, tmp_path: Path, pretend_
     pretend_to_capture(study_config(claim, scale)[0])
     study = plan_study([claim], scale, tmp_path)
     assert study.run == Run(tmp_path / study.run.name)
-    members = expand(study.config, "test")
+    members = expand(study.config, "test").members
     for where in claim.selections():
         selected = [member for member in members if matches(member.setting, study.config, where)]
         assert selected, where
-        assert len({member.replicate() for member in selected}) >= FEWEST_PAIRS
+        assert len({member.experiment.replicate() for member in selected}) >= FEWEST_PAIRS
 
 
 def test_every_claim_is_loaded_by_its_id_and_tested_by_a_study_that_ships():

@@ -11,7 +11,8 @@ import torch
 from unbraid import Dictionary, Sparsity, Superposition, Training, cli, fit, load_stack, score
 from unbraid.config import check, to_toml
 from unbraid.errors import UserError
-from unbraid.pipeline.experiment import Experiment
+from unbraid.pipeline.expand import expand
+from unbraid.pipeline.kinds.dictionaries import DictionaryExperiment
 from unbraid.worlds import Activations
 
 
@@ -30,12 +31,12 @@ def world(folder):
 def test_what_is_found_is_kept_in_the_configuration(world):
     assert (world.dimensions, world.model, world.site) == (12, "tiny", "model.layers.1")
     assert check(Activations, tomllib.loads(to_toml(world.to_dict())), "here") == world
-    experiment = check(Experiment, {"world": {"kind": "activations", "path": world.path}}, "here")
+    experiment = check(DictionaryExperiment, {"world": {"kind": "activations", "path": world.path}}, "here")
     assert experiment.world == world
 
 
 def test_a_world_without_a_kind_is_planted():
-    assert check(Experiment, {"world": {"dimensions": 7}}, "here").world == Superposition(dimensions=7)
+    assert check(DictionaryExperiment, {"world": {"dimensions": 7}}, "here").world == Superposition(dimensions=7)
 
 
 @pytest.mark.parametrize(("name", "value"), [("dimensions", 13), ("model", "gpt2"), ("site", "h.0"), ("checksum", "0")])
@@ -74,10 +75,10 @@ def test_it_trains_and_is_scored_without_a_truth(world):
     assert "explained_variance" in str(found)
 
 
-@pytest.mark.parametrize("more", [{"tracking": {"checks": 3}}, {"embedding": {"kind": "tsne"}}])
+@pytest.mark.parametrize("more", [{"tracking": {"checks": 3}}, {"kind": "embedding"}])
 def test_what_needs_a_truth_is_refused(world, more):
     with pytest.raises(UserError, match="needs a planted truth"):
-        check(Experiment, {"world": world.to_dict(), **more}, "here")
+        expand({"world": world.to_dict(), **more}, "here")
 
 
 CONFIG = """
@@ -90,11 +91,11 @@ d_sae = 20
 steps = 40
 batch = 32
 [mechanisms.sparsity]
-[scoring]
+[evaluation]
 samples = 200
-[saving]
+[checkpoints]
 log_every = 10
-checkpoint_every = 20
+every = 20
 [sweep]
 seed = [0, 1]
 """
@@ -118,11 +119,11 @@ def ran(folder: Path, config: str, capsys) -> tuple[int, str, str]:
 def test_a_run_says_that_there_is_no_truth(folder, tmp_path, capsys, more):
     code, out, err = ran(tmp_path, CONFIG.format(path=folder) + more, capsys)
     assert code == 0, err
-    told = " ".join(out.split())
-    assert "activations of tiny at model.layers.1" in told
-    assert "No truth was planted" in told
+    printed = " ".join(out.split())
+    assert "No truth was planted" in printed
     assert "MMCS of" not in out
     page = (tmp_path / "runs" / "a" / "report.html").read_text()
+    assert "activations of tiny at model.layers.1" in page
     assert "of the variance" in page
     assert "oracle" not in page.split("The whole configuration")[0]
     settings = json.loads((tmp_path / "runs" / "a" / "scores.json").read_text())["settings"]
@@ -132,7 +133,7 @@ def test_a_run_says_that_there_is_no_truth(folder, tmp_path, capsys, more):
 
 def test_a_baseline_runs_on_activations(folder, tmp_path, capsys):
     world = f'[world]\nkind = "activations"\npath = "{folder}"\n'
-    rest = '[baseline]\nkind = "pca"\nn_components = 6\n[data]\nsamples = 300\n[scoring]\nsamples = 200\n'
+    rest = '[baseline]\nkind = "pca"\nn_components = 6\n[samples]\nn = 300\n[evaluation]\nsamples = 200\n'
     code, _, err = ran(tmp_path, world + rest, capsys)
     assert code == 0, err
 
@@ -142,14 +143,17 @@ def test_a_loaded_stack_takes_activations_as_the_model_has_them(folder, world, t
     stack = load_stack(tmp_path / "runs" / "a")
     normalized = world.batch(0, 100, "evaluation").x
     raw = Activations(path=str(folder), normalize="none").batch(0, 100, "evaluation").x
-    again = fit(world, Dictionary(features=20), [Sparsity()], Training(steps=40, batch=32), seeds=range(2))
+    again = fit(world, Dictionary(d_sae=20), [Sparsity()], Training(steps=40, batch=32), seeds=range(2))
     expected = world.normalization.undo(again.decode(again.encode(normalized)))
     torch.testing.assert_close(stack.decode(stack.encode(raw)), expected, rtol=1e-3, atol=1e-3)
 
 
 def test_a_run_on_shards_that_changed_is_refused(folder, tmp_path, keep_as_shards, capsys):
+    """Resuming a finished run reads no shards; making it again does."""
     assert ran(tmp_path, CONFIG.format(path=folder), capsys)[0] == 0
     keep_as_shards(folder, torch.randn(2000, 12))
+    assert cli.guarded(lambda: cli.app(["resume", str(tmp_path / "runs" / "a")])) == 0
+    (tmp_path / "runs" / "a" / "checksums.json").unlink()
     code = cli.guarded(lambda: cli.app(["resume", str(tmp_path / "runs" / "a")]))
     assert code == 2
     assert "holds activations with checksum" in capsys.readouterr().err
@@ -157,9 +161,9 @@ def test_a_run_on_shards_that_changed_is_refused(folder, tmp_path, keep_as_shard
 
 def test_anything_else_is_not_a_world():
     with pytest.raises(UserError, match=r"world.kind is 'activation'; did you mean 'activations'"):
-        check(Experiment, {"world": {"kind": "activation"}}, "here")
+        check(DictionaryExperiment, {"world": {"kind": "activation"}}, "here")
     with pytest.raises(UserError, match=r"world.path was not given"):
-        check(Experiment, {"world": {"kind": "activations"}}, "here")
+        check(DictionaryExperiment, {"world": {"kind": "activations"}}, "here")
 
 
 def test_every_row_of_an_epoch_is_seen_once(world):

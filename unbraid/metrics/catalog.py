@@ -23,8 +23,7 @@ Scope = Literal["own", "model", "activations"]
 
 RANDOM = "random dictionaries of the same size and firing rule"
 ORACLE = "an oracle of the same size"
-NO_REFERENCE = "none is known"
-NO_CONVENTION = "no convention: judge by the interval"
+NO_CONVENTION = "none: there is no convention, judge by the interval"
 REFERENCES = {
     "RANDOM": RANDOM,
     "SHUFFLED": "the same code with the rows of all factors permuted together",
@@ -33,6 +32,8 @@ REFERENCES = {
     "ORACLE": ORACLE,
     "PROBE": "a linear probe on the same activations, one a concept",
     "FACT": "none: a fact, not a goal",
+    "BEST": "none: the best that is possible here is not known",
+    "TRACKED": "none: it depends on how often training is checked",
     "SHARES": "none: read it beside the other verdicts",
 }
 """What words in capitals stand for in `catalog.toml`, under chance, ceiling and why_none."""
@@ -48,12 +49,14 @@ class Metric:
     sentence: str
     section: str
     """Where it stands in docs/metrics.md."""
+    chance: str
+    """What a method that knows nothing scores, or why there is no such number."""
+    ceiling: str
+    """The best that can be scored, or why that is not known."""
     unit: str = "share"
     better: Better = "higher"
     reading: str = ""
     """How to read its direction, where "higher is better" is not enough."""
-    chance: str = NO_REFERENCE
-    ceiling: str = NO_REFERENCE
     least_difference: float | None = None
     """The smallest difference worth calling one; None where `why_none` says why there is none."""
     why_none: str = NO_CONVENTION
@@ -84,13 +87,14 @@ class Metric:
 
 def _read() -> dict[str, Metric]:
     sections = tomllib.loads(RECORDS.read_text(encoding="utf-8"))
-    return {name: _record(name, section, card) for section, cards in sections.items() for name, card in cards.items()}
+    return {name: _metric(name, section, table) for section, of in sections.items() for name, table in of.items()}
 
 
-def _record(name: str, section: str, card: dict[str, Any]) -> Metric:
-    references = {key: REFERENCES.get(card[key], card[key]) for key in ("chance", "ceiling", "why_none") if key in card}
-    unbounded = {"unbounded": tuple(card["unbounded"])} if "unbounded" in card else {}
-    return Metric(**{"name": name, "section": section, **card, **references, **unbounded})
+def _metric(name: str, section: str, table: dict[str, Any]) -> Metric:
+    written = {key: table[key] for key in ("chance", "ceiling", "why_none") if key in table}
+    references = {key: REFERENCES.get(text, text) for key, text in written.items()}
+    unbounded = {"unbounded": tuple(table["unbounded"])} if "unbounded" in table else {}
+    return Metric(**{"name": name, "section": section, **table, **references, **unbounded})
 
 
 METRICS = _read()
@@ -170,22 +174,27 @@ def _member(family: str, member: str) -> str:
 
 def _entry(metric: Metric) -> str:
     """Heading, sentence, and one item each for the formula, the numbers to hold it against, and what to beware of."""
-    least = metric.why_none if metric.least_difference is None else f"{metric.least_difference:g}"
+    why_none = f"none: {metric.why_none.removeprefix('none: ')}"
+    least = why_none if metric.least_difference is None else f"{metric.least_difference:g}"
     against = {
         "Unit": f"{metric.unit}; {metric.direction}",
         "Chance": metric.chance,
         "Ceiling": metric.ceiling,
         "Smallest difference": least,
     }
-    known = {name: fact for name, fact in against.items() if fact not in (NO_REFERENCE, NO_CONVENTION)}
     about = re.sub(r"<(\w+)>", r"*\1*", f"**{metric.label}**: {metric.sentence}.")
     items = [
         f"Formula: {metric.formula}." if metric.formula else "",
-        " ".join(f"{name}: {fact.rstrip('.')}." for name, fact in known.items()),
+        " ".join(f"{name}: {_with_reason(fact.rstrip('.'))}." for name, fact in against.items()),
         f"Pitfalls: {metric.pitfalls}" if metric.pitfalls else "",
     ]
     lines = [about, "", *(f"- {item}" for item in items if item)]
     return f"#### `{metric.name}`\n\n" + "".join(f"{_wrap(line)}\n" for line in lines)
+
+
+def _with_reason(fact: str) -> str:
+    """`none: a time` as `none (a time)`."""
+    return f"none ({fact.removeprefix('none: ')})" if fact.startswith("none: ") else fact
 
 
 def _wrap(line: str) -> str:

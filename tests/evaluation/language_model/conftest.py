@@ -101,7 +101,7 @@ def identity(width=WIDTH):
 
 def silent(width=WIDTH):
     """A dictionary that never fires: it answers zero."""
-    started = Stack.start(Dictionary(features=8), width, [0])
+    started = Stack.start(Dictionary(d_sae=8), width, [0])
     return SAE(started.with_parameters({"encoder_bias": torch.full((1, 8), -1e9)}))
 
 

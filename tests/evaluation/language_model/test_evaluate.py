@@ -4,23 +4,33 @@ import json
 import math
 
 import pytest
-from unbraid.sweeps.prepare import prepare
 
 from unbraid.activations.capture import CaptureConfig, capture_site
 from unbraid.cli import app, guarded
 from unbraid.config import merge, to_toml
 from unbraid.metrics.absorption import WARNING
-from unbraid.pipeline.executors import execute
+from unbraid.pipeline.expand import expand
+from unbraid.pipeline.run import carry_out
 from unbraid.progress import Silent
+from unbraid.signals import StopSignals
 from unbraid.storage.runs import Run
 
 CONFIG = {
     "world": {"kind": "activations"},
     "dictionary": {"d_sae": 24, "activation": {"kind": "topk", "k": 3}},
     "training": {"steps": 20, "batch": 32},
-    "scoring": {"samples": 64},
+    "evaluation": {"samples": 64},
     "sweep": {"dictionary.activation.k": [3, 6], "seed": [0, 1]},
 }
+
+
+def trained(folder, name, config):
+    """A finished run of this configuration, without a report."""
+    plan = expand(config, "test")
+    run = Run.create(folder, name, to_toml(plan.config), plan.facts())
+    with StopSignals("") as signals:
+        carry_out(run, plan, Silent(), signals, lambda run: run.path)
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -28,10 +38,7 @@ def run(tmp_path_factory, model, middle, text):
     folder = tmp_path_factory.mktemp("evaluated")
     captured = CaptureConfig(model=model.name, text=str(text), site=middle.name, context=16)
     capture_site(model, middle, captured, folder / "shards", Silent())
-    config = prepare(merge(CONFIG, {"world": {"path": str(folder / "shards")}}), [], "test")
-    made = Run.create(folder, "tiny", to_toml(config))
-    execute(made, Silent())
-    return made
+    return trained(folder, "tiny", merge(CONFIG, {"world": {"path": str(folder / "shards")}}))
 
 
 def evaluate(*words):
@@ -99,11 +106,8 @@ def test_it_prints_a_table_and_where_it_wrote(run, folder, text, capsys):
 
 
 def test_one_replicate_has_the_error_of_the_text(tmp_path, run, folder, text, capsys):
-    config = prepare(
-        {**{key: value for key, value in CONFIG.items() if key != "sweep"}, "world": run.config()["world"]}, [], "test"
-    )
-    alone = Run.create(tmp_path, "alone", to_toml(config))
-    execute(alone, Silent())
+    plain = {key: value for key, value in CONFIG.items() if key != "sweep"}
+    alone = trained(tmp_path, "alone", {**plain, "world": run.config()["world"]})
     assert evaluate(alone.path, folder, text, "--no-letters", "--context", 16) == 0
     out = capsys.readouterr().out
     assert "±" in out
@@ -113,10 +117,8 @@ def test_one_replicate_has_the_error_of_the_text(tmp_path, run, folder, text, ca
 @pytest.fixture
 def planted(tmp_path):
     """A run on a planted world of the model's width: it has no site of its own."""
-    config = {"world": {"dimensions": 32, "n_features": 16}, "dictionary": {"d_sae": 8}, "scoring": {"samples": 64}}
-    made = Run.create(tmp_path, "planted", to_toml(prepare({**config, "training": {"steps": 2, "batch": 8}}, [], "t")))
-    execute(made, Silent())
-    return made
+    config = {"world": {"dimensions": 32, "n_features": 16}, "dictionary": {"d_sae": 8}, "evaluation": {"samples": 64}}
+    return trained(tmp_path, "planted", {**config, "training": {"steps": 2, "batch": 8}})
 
 
 def refused(capsys, *words):

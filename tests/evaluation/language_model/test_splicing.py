@@ -133,7 +133,7 @@ def test_chance_fires_about_as_often_as_a_rule_that_learns(rule):
     """Random directions at thresholds of their own start would fire a half of 256 features, or nearly."""
     world = Superposition(dimensions=32, n_features=64, active=3.0)
     mechanisms = [] if rule.kind == "batchtopk" else [Sparsity(weight=0.05)]
-    settings = Dictionary(features=256, activation=rule, pre_bias=True)
+    settings = Dictionary(d_sae=256, activation=rule, pre_bias=True)
     sae = SAE(fit(world, settings, mechanisms, Training(steps=300, batch=128, learning_rate=3e-3), seeds=[0]))
     x = world.batch(10**6, 1000).x
     own, drawn = (float(one.encode(x).counts().sum()) / 1000 for one in (sae, sae.at_random(3)))

@@ -1,14 +1,13 @@
-"""`[judging]` in a configuration: one command captures, trains, evaluates and reports, and does nothing twice."""
+"""`[evaluation.language_model]` in a configuration: one command captures, trains, evaluates and reports, and does nothing twice."""
 
 import signal
 
 import pytest
-from unbraid.sweeps.execute import works
 
 from unbraid.activations.huggingface import load_model
 from unbraid.cli import app, guarded
 from unbraid.config import merge, read_toml, to_toml
-from unbraid.pipeline.language_model_stage import evaluate_run as module
+from unbraid.pipeline import language_model_stage
 from unbraid.progress import Silent
 from unbraid.storage.runs import Run
 from unbraid.studies.results import Results
@@ -23,15 +22,17 @@ def config(folder, text, labelled):
         "world": {"kind": "activations", "capture": {"model": str(folder), "text": str(text), "site": SITE}},
         "dictionary": {"d_sae": 24, "activation": {"kind": "topk", "k": 3}},
         "training": {"steps": 20, "batch": 32},
-        "scoring": {"samples": 64},
-        "saving": {"log_every": 2},
-        "judging": {
-            "text": str(text),
-            "labels": [str(labelled / "told.jsonl"), str(labelled / "untold.jsonl")],
-            "texts": 150,
-            "context": 16,
-            "letters": False,
+        "evaluation": {
+            "samples": 64,
+            "language_model": {
+                "text": str(text),
+                "labels": [str(labelled / "told.jsonl"), str(labelled / "untold.jsonl")],
+                "texts": 150,
+                "context": 16,
+                "letters": False,
+            },
         },
+        "checkpoints": {"log_every": 2},
         "sweep": {"dictionary.activation.k": [3, 6], "seed": [0, 1]},
     }
 
@@ -40,9 +41,9 @@ def unbraid(*words):
     return guarded(lambda: app([*map(str, words)]))
 
 
-def run_of(home, config, *words):
+def run_of(home, config, *words, name="it"):
     (home / "study.toml").write_text(to_toml(config))
-    return unbraid("run", home / "study.toml", "--runs", home / "runs", "--name", "it", "-q", *words)
+    return unbraid("run", home / "study.toml", "--runs", home / "runs", "--name", name, "-q", *words)
 
 
 @pytest.fixture(scope="module")
@@ -68,39 +69,40 @@ def test_one_command_captures_trains_evaluates_and_reports(here, home, text):
     assert here.status()["state"] == "finished"
     assert (here.path / "report.html").is_file()
     assert (here.path / "figures" / "probing.png").is_file()
-    found = here.language_model()
+    found = here.on_language_model()
     assert (found["site"], found["text"], set(found["probes"])) == (SITE, str(text), {"told", "untold"})
     assert [one["setting"]["dictionary.activation.k"] for one in found["settings"]] == [3, 6]
 
 
 def test_it_is_what_the_command_evaluate_writes(here, folder, text, labelled):
-    written = here.language_model()
+    written = here.on_language_model()
     options = [word for name in ("told", "untold") for word in ("--labels", labelled / f"{name}.jsonl")]
     words = ("--texts", 150, "--context", 16, "--no-letters", "--quiet")
     assert unbraid("evaluate", here.path, folder, text, *options, *words) == 0
-    again = here.language_model()
+    again = here.on_language_model()
     for part in ("settings", "differences", "baselines", "probes", "warnings"):
         assert again[part] == written[part]
 
 
-def test_what_is_evaluated_is_not_evaluated_again_but_with_other_settings(here, home, monkeypatch):
-    evaluate_run = module.evaluate_run
+def test_what_is_evaluated_is_not_evaluated_again_but_with_other_settings(here, home, config, monkeypatch):
+    evaluate = language_model_stage.evaluate_settings
     calls = []
-    monkeypatch.setattr(module, "evaluate_run", lambda *given: calls.append(given) or evaluate_run(*given))
-    config = read_toml(here.path / "config.toml")
-    for tokens, expected in ((50, 1), (50, 1), (60, 2)):
-        (here.path / "config.toml").write_text(to_toml(merge(config, {"judging": {"tokens": tokens}})))
-        assert unbraid("resume", here.path, "-q") == 0
+    monkeypatch.setattr(
+        language_model_stage, "evaluate_settings", lambda *given: calls.append(given) or evaluate(*given)
+    )
+    for number, (tokens, expected) in enumerate(((50, 1), (50, 1), (60, 2))):
+        option = f"evaluation.language_model.tokens={tokens}"
+        assert run_of(home, config, option, name=f"again-{number}") == 0
         assert len(calls) == expected
-    assert here.language_model()["config"]["tokens"] == 60
-    (here.path / "config.toml").write_text(to_toml(config))
-    assert unbraid("resume", here.path, "-q") == 0
+        again = Run(home / "runs" / f"again-{number}")
+        assert again.on_language_model()["config"]["tokens"] == tokens
+        assert again.scores() == here.scores()
 
 
 def test_claims_see_the_scores_of_both(here):
     found = Results.read(here)
     setting = {"dictionary.activation.k": 6}
-    on_model, scored = here.language_model()["settings"][1]["metrics"], here.scores()["settings"][1]["metrics"]
+    on_model, scored = here.on_language_model()["settings"][1]["metrics"], here.scores()["settings"][1]["metrics"]
     assert list(found.values("probe_1", setting).values()) == on_model["probe_1"]["members"]
     assert found.chance("loss_recovered", setting) == on_model["loss_recovered"]["chance"]
     assert list(found.values("l0", setting).values()) == scored["l0"]["members"]
@@ -110,50 +112,58 @@ def test_claims_see_the_scores_of_both(here):
 class Signalled(Silent):
     """Sends a real signal to this process while it probes."""
 
-    def stage(self, words):
+    def status(self, words):
         if words.startswith("probing untold"):
             signal.raise_signal(signal.SIGINT)
 
 
-def test_a_judging_that_was_stopped_is_done_on_resuming(config, tmp_path, monkeypatch, capsys):
+def test_an_evaluation_that_was_stopped_is_done_on_resuming(config, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr("unbraid.working.progress", lambda quiet: Signalled())
+        patched.setattr("unbraid.progress.for_terminal", lambda quiet: Signalled())
         assert run_of(tmp_path, config) == 130
     run = Run(tmp_path / "runs" / "it")
     assert "go on with: unbraid resume" in capsys.readouterr().err
-    assert (run.status()["state"], (run.path / "scores.json").is_file()) == ("stopped", True)
-    assert run.language_model() == {}
-    trained = (run.stack(0) / "weights.safetensors").stat().st_mtime_ns
+    assert run.status()["state"] == "stopped"
+    assert run.on_language_model() == {}
+    weights = list(run.cache.glob("*/weights.safetensors"))
+    before = [path.stat().st_mtime_ns for path in weights]
     assert unbraid("resume", run.path, "-q") == 0
     assert run.status()["state"] == "finished"
-    assert len(run.language_model()["settings"]) == 2
-    assert (run.stack(0) / "weights.safetensors").stat().st_mtime_ns == trained
+    assert len(run.on_language_model()["settings"]) == 2
+    assert len(weights) == 2
+    assert [path.stat().st_mtime_ns for path in weights] == before
 
 
-class Noting(Silent):
-    """Keeps the shares it is told."""
+class Recording(Silent):
+    """Records the tasks, how much of the work is done, and what is being done."""
 
     def __init__(self):
         super().__init__()
-        self.shares, self.stages = [], []
+        self.tasks, self.shares, self.words = [], [], []
 
-    def advance(self, stack, step):
-        super().advance(stack, step)
-        self.shares.append(self.share)
+    def plan(self, tasks, workers=1):
+        super().plan(tasks, workers)
+        self.tasks = [task.name for task in tasks]
 
-    def stage(self, words):
-        self.stages.append(words)
+    def advance(self, index, step):
+        super().advance(index, step)
+        self.shares.append(self._time.share())
+
+    def status(self, words):
+        self.words.append(words)
 
 
-def test_judging_is_a_part_of_the_whole_work(here, config, tmp_path, monkeypatch):
-    watched = Noting()
-    monkeypatch.setattr("unbraid.working.progress", lambda quiet: watched)
+def test_the_evaluation_is_a_part_of_the_whole_work(config, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    watched = Recording()
+    monkeypatch.setattr("unbraid.progress.for_terminal", lambda quiet: watched)
     assert run_of(tmp_path, config) == 0
     assert watched.shares == sorted(watched.shares)
     assert watched.shares[-1] == 1
-    assert len(works(here.config(), "here")) == 3
-    assert [words for words in watched.stages if "splicing" in words or "probing" in words] == [
+    assert watched.tasks[-1] == "evaluation on the language model"
+    assert [name.split(" · ")[-1] for name in watched.tasks[:-1]] == ["training", "evaluation"] * 2
+    assert [words for words in watched.words if "splicing" in words or "probing" in words] == [
         "splicing reconstructions in",
         "probing told",
         "probing untold",
@@ -164,7 +174,7 @@ def test_settings_of_one_size_and_rule_share_random_dictionaries(config, tmp_pat
     monkeypatch.chdir(tmp_path)
     swept = {"training.learning_rate": [1e-3, 2e-3], "dictionary.d_sae": [24, 30], "seed": [0, 1]}
     assert run_of(tmp_path, {**config, "sweep": swept}) == 0
-    found = Run(tmp_path / "runs" / "it").language_model()
+    found = Run(tmp_path / "runs" / "it").on_language_model()
     random = {name for name in found["probes"]["told"] if "chance" in name}
     assert random == {"0/chance 0", "0/chance 1", "1/chance 0", "1/chance 1"}
     chances = [one["metrics"]["probe_5"]["chance"] for one in found["settings"]]
@@ -181,7 +191,7 @@ def test_settings_whose_rule_has_learned_have_random_dictionaries_of_their_own(c
     rule = {"d_sae": 24, "activation": {"kind": "batchtopk", "k": 3}}
     swept = {"training.learning_rate": [1e-3, 2e-3]}
     assert run_of(tmp_path, {**config, "dictionary": rule, "sweep": swept}) == 0
-    found = Run(tmp_path / "runs" / "it").language_model()
+    found = Run(tmp_path / "runs" / "it").on_language_model()
     assert {name for name in found["probes"]["told"] if "chance" in name} == {"0/chance 0", "1/chance 0"}
 
 
@@ -195,8 +205,10 @@ def refused(capsys, home, config, *words):
 def test_what_is_wrong_is_said_before_anything_is_captured(config, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert "training.steps is 'x'" in refused(capsys, tmp_path, config, "training.steps=x")
-    assert "there is no setting 'token'" in refused(capsys, tmp_path, config, "judging.token=5")
-    absent = refused(capsys, tmp_path, config, "judging.text=real-data/none.txt")
+    assert "evaluation.language_model: there is no setting 'token'" in refused(
+        capsys, tmp_path, config, "evaluation.language_model.token=5"
+    )
+    absent = refused(capsys, tmp_path, config, "evaluation.language_model.text=real-data/none.txt")
     assert absent.endswith("real-data/none.txt: there is no such text to evaluate on; `make real-data` makes it")
     absent = refused(capsys, tmp_path, config, "world.capture.model=real-data/none")
     assert absent.endswith("there is no folder 'real-data/none' here; `make real-data` makes it")
@@ -205,15 +217,17 @@ def test_what_is_wrong_is_said_before_anything_is_captured(config, tmp_path, mon
 
 def test_what_cannot_be_evaluated_is_refused_before_training(here, config, tmp_path, model, capsys):
     planted = {key: value for key, value in config.items() if key != "world"}
-    assert "judging needs a world of a model's activations" in refused(capsys, tmp_path, planted)
-    assert "judging.site is 'model.layers.1'" in refused(capsys, tmp_path, config, "judging.site=model.layers.1")
+    assert "evaluation.language_model needs a world of a model's activations" in refused(capsys, tmp_path, planted)
+    assert "language_model.site is 'model.layers.1'" in refused(
+        capsys, tmp_path, config, "evaluation.language_model.site=model.layers.1"
+    )
     other = tmp_path / "other"
     model.tokenizer.save_pretrained(other)
     changed = load_model(here.config()["world"]["model"])
     changed.model.model.norm.weight.data.mul_(2)
     changed.model.save_pretrained(other)
     capsys.readouterr()
-    assert "has other weights" in refused(capsys, tmp_path, config, f"judging.model={other}")
+    assert "has other weights" in refused(capsys, tmp_path, config, f"evaluation.language_model.model={other}")
     run = Run(tmp_path / "runs" / "it")
     assert not (run.stack(0) / "weights.safetensors").is_file()
 
@@ -222,8 +236,8 @@ def test_a_run_on_several_activations_is_not_evaluated_as_one(config, folder, te
     monkeypatch.chdir(tmp_path)
     sites = (SITE, "blocks.1.hook_resid_post")
     cases = {f"at-{i}": {"world": merge(config["world"], {"capture": {"site": one}})} for i, one in enumerate(sites)}
-    plain = {key: value for key, value in config.items() if key not in ("world", "judging", "sweep")}
-    assert run_of(tmp_path, {**plain, "cases": cases}) == 0
+    plain = {key: value for key, value in config.items() if key not in ("world", "evaluation", "sweep")}
+    assert run_of(tmp_path, {**plain, "evaluation": {"samples": 64}, "cases": cases}) == 0
     assert len(list((tmp_path / "activations").iterdir())) == 2
     assert unbraid("evaluate", tmp_path / "runs" / "it", folder, text, "-q") == 2
     assert "was trained on activations/" in capsys.readouterr().err

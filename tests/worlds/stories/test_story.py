@@ -6,7 +6,7 @@ from scipy import stats
 
 from unbraid.worlds.stories.language import Form, Script, Sentences
 from unbraid.worlds.stories.story import Story, Table, choose, choose_among, choose_other, choose_weighted, shuffle
-from unbraid.worlds.stories.task import at, last
+from unbraid.worlds.stories.task import at, last, one_of
 
 SAMPLES = 60_000
 
@@ -68,7 +68,7 @@ def test_every_order_is_as_likely(rng):
 def test_entries_and_marks_are_those_that_the_index_names():
     table = np.arange(12).reshape(2, 2, 3)
     assert at(table, np.array([[0, 2], [1, 0]])).tolist() == [[0, 5], [7, 9]]
-    assert select_member(np.array([2, -1]), 3).tolist() == [[False, False, True], [False, False, False]]
+    assert one_of(np.array([2, -1]), 3).tolist() == [[False, False, True], [False, False, False]]
 
 
 def test_the_last_time_is_told_before_the_first_statement_and_after_each():

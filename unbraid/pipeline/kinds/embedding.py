@@ -3,9 +3,9 @@
 Reads [world] (superposition), [embedding] [samples].
 """
 
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 
 from unbraid.config import JsonDict
 from unbraid.pipeline.embedding_stage import EmbeddingMember, EmbedSamples, Tsne
@@ -30,6 +30,16 @@ class EmbeddingExperiment(Experiment):
     """How they are laid into the plane."""
     samples: Samples = Samples()
     """How many, and how they are drawn."""
+
+    @field_validator("world", mode="before")
+    @classmethod
+    def check_world(cls, world: Any) -> Any:
+        kind = world.get("kind", "superposition") if isinstance(world, dict) else "superposition"
+        if kind != "superposition":
+            raise ValueError(
+                f"an embedding needs a planted truth, and world.kind is {kind!r:.60}; accepted: 'superposition'"
+            )
+        return world
 
     @model_validator(mode="after")
     def check_perplexity(self) -> Self:
