@@ -152,6 +152,11 @@ class Transformer(ModelConfig):
     feed_forward: AnyFeedForward = Dense()
     """The layer between two attentions: `dense` or `routed`."""
 
+    renamed_values: ClassVar[dict[str, dict[str, str]]] = {
+        "positions": {"nearness": "alibi"},
+        "init": {"carrying": "scaled_attention"},
+    }
+
     @property
     def width(self) -> int:
         return self.d_model

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -97,6 +97,8 @@ class Baseline(Config, ABC):
     """Draws the rows that are looked at, and starts the search."""
     points: int | None = Field(default=None, ge=2)
     """Rows of data that are looked at, at most, drawn by the seed; None looks at all. More is slower and better."""
+
+    renamed: ClassVar[dict[str, str]] = {"features": "n_components"}
 
     def fit(self, x: Float[Tensor, "b d"]) -> FittedBaseline:
         """The directions found in these rows, with their rule; refuses where there is nothing to find."""

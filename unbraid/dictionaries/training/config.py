@@ -1,6 +1,6 @@
 """The settings of a dictionary's training."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -31,3 +31,5 @@ class Training(Schedule):
     """Longest gradient of a member (its norm over all weights); a longer one is shortened to it. None: never."""
     reconstruction_loss: Literal["sum_square", "mean_square"] = "sum_square"
     """The squared error of a sample: summed over dimensions, or their mean, which weakens it d times."""
+
+    renamed: ClassVar[dict[str, str]] = {"fidelity": "reconstruction_loss"}

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from unbraid.config import Config, JsonDict
+from unbraid.config import Config, JsonDict, check
 from unbraid.dictionaries import Dictionary
 from unbraid.dictionaries.baselines import AnyBaseline, KMedoids
 from unbraid.dictionaries.mechanisms import Enabled, Mechanism, enabled
@@ -244,10 +244,12 @@ class DictionaryExperiment(LearnsDictionaries):
     @classmethod
     def check_without_world(cls, tree: JsonDict, source: str) -> None:
         evaluation = tree.get("evaluation", {})
+        if not isinstance(evaluation, dict):
+            return super().check_without_world(tree, source)
         rest = {key: value for key, value in evaluation.items() if key != "language_model"}
         super().check_without_world({**tree, "evaluation": rest}, source)
         if isinstance(asked := evaluation.get("language_model"), dict):
-            check_texts_exist(LanguageModelEvaluation.model_validate(asked))
+            check_texts_exist(check(LanguageModelEvaluation, asked, f"{source}: evaluation.language_model"))
 
     def check_before(self, stacks: Sequence[MemberStack]) -> None:
         if self.evaluation.language_model is not None:
