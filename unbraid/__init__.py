@@ -2,7 +2,7 @@
 
     import unbraid as ub
 
-    world = ub.Superposition(dimensions=64, features=128)
+    world = ub.Superposition(dimensions=64, n_features=128)
     stack = ub.fit(world, ub.Dictionary(d_sae=128), [ub.Sparsity(weight=0.15)])
     print(ub.score(stack, world))
 

@@ -244,11 +244,11 @@ class DictionaryExperiment(LearnsDictionaries):
     @classmethod
     def check_without_world(cls, tree: JsonDict, source: str) -> None:
         evaluation = tree.get("evaluation", {})
-        if not isinstance(evaluation, dict):
-            return super().check_without_world(tree, source)
-        rest = {key: value for key, value in evaluation.items() if key != "language_model"}
-        super().check_without_world({**tree, "evaluation": rest}, source)
-        if isinstance(asked := evaluation.get("language_model"), dict):
+        asked = evaluation.get("language_model") if isinstance(evaluation, dict) else None
+        if asked is not None:
+            evaluation = {key: value for key, value in evaluation.items() if key != "language_model"}
+        super().check_without_world({**tree, "evaluation": evaluation}, source)
+        if asked is not None:
             check_texts_exist(check(LanguageModelEvaluation, asked, f"{source}: evaluation.language_model"))
 
     def check_before(self, stacks: Sequence[MemberStack]) -> None:
