@@ -91,7 +91,8 @@ def pretend_to_capture(keep_as_shards):
         if source is not None:
             keep_as_shards(source.folder, torch.randn(400, 12))
             manifest = read_manifest(source.folder)
-            described = {"model": source.model, "text": source.text, "site": source.site, "dtype": source.dtype}
-            manifest.model_copy(update={"origin": manifest.origin.model_copy(update=described)}).write(source.folder)
+            facts = {name: getattr(source, name) for name in ("model", "text", "site", "dtype", "context")}
+            facts = {name: value for name, value in facts.items() if value is not None}
+            manifest.model_copy(update={"origin": manifest.origin.model_copy(update=facts)}).write(source.folder)
 
     return pretend

@@ -28,11 +28,11 @@ steps = 12
 batch = 16
 [mechanisms.sparsity]
 weight = 0.1
-[scoring]
+[evaluation]
 samples = 256
-[saving]
+[checkpoints]
 log_every = 3
-checkpoint_every = 4
+every = 4
 [sweep]
 seed = [0, 1]
 """
@@ -273,7 +273,7 @@ def test_a_loss_that_is_not_finite_names_step_term_and_checkpoint(
     config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     rates = "sweep.'training.learning_rate'=[0.001, 1e30]"
-    words = (rates, "saving.checkpoint_every=1", "training.steps=50", "dictionary.pre_bias=true")
+    words = (rates, "checkpoints.every=1", "training.steps=50", "dictionary.pre_bias=true")
     code, _, err = unbraid(capsys, "run", config, *words, "--runs", tmp_path, "--name", "hot", "-q")
     assert code == 1
     assert "loss term 'reconstruction'" in err
@@ -293,7 +293,7 @@ def launch(*words: object, **options: object) -> "subprocess.Popen[str]":
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_says_how_to_resume(number: signal.Signals, config: Path, tmp_path: Path):
-    process = launch("run", config, "training.steps=100000", "saving.log_every=1", "--runs", tmp_path, "--name", "long")
+    process = launch("run", config, "training.steps=100000", "checkpoints.log_every=1", "--runs", tmp_path, "--name", "long")
     log = tmp_path / "long" / "stacks" / "00" / "log.jsonl"
     deadline = time.monotonic() + 60
     while not (log.is_file() and log.stat().st_size) and time.monotonic() < deadline:
@@ -354,14 +354,14 @@ def test_a_wrong_path_never_runs_a_file_that_ships(tmp_path: Path, capsys: pytes
 
 
 def test_weights_that_are_not_finite_are_never_saved(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    words = ("training.learning_rate=1e300", "saving.checkpoint_every=1", "training.steps=1")
+    words = ("training.learning_rate=1e300", "checkpoints.every=1", "training.steps=1")
     code, _, err = unbraid(capsys, "run", config, *words, "--runs", tmp_path, "--name", "nan", "-q")
     assert (code, "the weights '" in err, "no checkpoint was saved yet" in err) == (1, True, True), err
     assert Run.open(tmp_path / "nan").status()["state"] == "failed"
 
 
 def test_a_signal_while_scoring_stops_at_once(config: Path, tmp_path: Path):
-    words = ("scoring.samples=1000000000", "--runs", tmp_path, "--name", "scored")
+    words = ("evaluation.samples=1000000000", "--runs", tmp_path, "--name", "scored")
     process = launch("run", config, *words)
     weights = tmp_path / "scored" / "stacks" / "00" / "weights.safetensors"
     deadline = time.monotonic() + 60

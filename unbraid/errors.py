@@ -9,6 +9,11 @@ REAL_DATA = "real-data"
 """The folder of models and texts that `make real-data` makes."""
 
 
+def one_line(sentence: str) -> str:
+    """The sentence with whatever would split or garble its line written as an escape: a newline as \\n."""
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in sentence)
+
+
 class UserError(Exception):
     """One clear sentence: what was asked, what was found, what would be accepted."""
 

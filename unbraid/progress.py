@@ -17,6 +17,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from unbraid.config import JsonDict
+from unbraid.errors import one_line
 
 SECONDS_BETWEEN_LINES = 5.0
 
@@ -151,7 +152,7 @@ class Silent(Progress):
         return None
 
     def say(self, sentence: str) -> None:
-        print(sentence, file=sys.stderr)
+        print(one_line(sentence), file=sys.stderr)
 
 
 class Lines(Progress):
@@ -172,7 +173,7 @@ class Lines(Progress):
         self._print(words)
 
     def say(self, sentence: str) -> None:
-        self._print(sentence)
+        self._print(one_line(sentence))
 
     def _print(self, text: str) -> None:
         self._console.print(text.rstrip(), highlight=False, markup=False, soft_wrap=True)
@@ -224,7 +225,7 @@ class Bar(Progress):
         self._progress.refresh()
 
     def say(self, sentence: str) -> None:
-        self._progress.console.print(Text(sentence), soft_wrap=True)
+        self._progress.console.print(Text(one_line(sentence)), soft_wrap=True)
 
 
 class OneOfMany(Progress):

@@ -13,6 +13,7 @@ from unbraid.axes import Float, Tensor
 from unbraid.storage.files import Arrays
 
 Normalize = Literal["none", "center", "scale", "center_and_scale"]
+RENAMED_NORMALIZE = {"centre": "center", "both": "center_and_scale"}
 CENTERED, SCALED = ("center", "center_and_scale"), ("scale", "center_and_scale")
 
 

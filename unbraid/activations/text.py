@@ -20,6 +20,7 @@ import torch
 
 from unbraid.activations.huggingface import HuggingFaceModel
 from unbraid.axes import Bool, Int, Tensor
+from unbraid.config import is_text
 from unbraid.errors import Missing, UserError
 
 SUFFIXES = (".txt", ".jsonl")
@@ -102,8 +103,10 @@ def _json_documents(file: Path) -> Iterator[str]:
             text = json.loads(line)["text"]
         except (ValueError, KeyError, TypeError, RecursionError):
             text = None
-        if not isinstance(text, str):
-            raise UserError(f'line {number} of {file} is not a document; accepted: a JSON object with "text"')
+        if not isinstance(text, str) or not is_text(text):
+            raise UserError(
+                f'line {number} of {file} is not a document; accepted: a JSON object with "text" in Unicode'
+            )
         if text.strip():
             yield text
 

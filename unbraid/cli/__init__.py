@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unbraid.errors import Lost, NotFinite, Stopped, UserError
+from unbraid.cli.group import Commands
+from unbraid.errors import Lost, NotFinite, Stopped, UserError, one_line
 
 if TYPE_CHECKING:
     from unbraid.pipeline.expand import Plan
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="unbraid",
+    cls=Commands,
     help="Plant factors in a world, train a dictionary on it, and score what it recovered against the planted truth.",
-    no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -42,6 +43,8 @@ QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, or its name in the folder of runs.")]
 RUNS = Path("runs")
 LONGEST_NAME = 60
+RESERVED = ("cache", "stages")
+"""Folders beside the runs: the cache of stages, and what it was called before."""
 
 
 @app.command()
@@ -61,9 +64,10 @@ def run(
     ] = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Run a configuration: train, score, report; teach or capture first and judge after where it says so.
+    """Run a configuration: train, evaluate, report.
 
-    Prints the run directory last.
+    Activations of a language model that the configuration needs and that are not there are captured first. Prints the
+    run directory last.
     """
     from unbraid.cli.work import expand_and_capture
     from unbraid.config import read_toml, to_toml
@@ -80,7 +84,7 @@ def run(
 
 @app.command()
 def resume(name: RunArgument, runs: RunsOption = RUNS, quiet: QuietOption = False) -> None:
-    """Go on with a run that was stopped or killed; it ends with the same bits as one never stopped."""
+    """Resume a run that was stopped or killed; it ends with the same bits as one never stopped."""
     from unbraid.storage.runs import find_run
 
     _work(find_run(name, runs), None, quiet)
@@ -267,7 +271,7 @@ def capture(
     site: Annotated[
         str, typer.Option(metavar="SITE", help="As model.layers.3 or blocks.3.hook_resid_post; see docs/capture.md.")
     ],
-    tokens: Annotated[int | None, typer.Option(metavar="N", help="Keep so many tokens; by default all.")] = None,
+    tokens: Annotated[int | None, typer.Option(metavar="N", help="Capture so many tokens; by default all.")] = None,
     dtype: Annotated[str, typer.Option(metavar="TYPE", help="float32 or bfloat16.")] = "float32",
     context: Annotated[
         int | None, typer.Option(metavar="N", help="Tokens in a window; by default what the model takes, up to 1024.")
@@ -278,7 +282,7 @@ def capture(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the folder of shards.")] = False,
 ) -> None:
-    """Keep a model's activations on a text as shards; the same command goes on where it was stopped."""
+    """Capture a model's activations on a text, as shards on disk; the same command resumes where it was stopped."""
     from unbraid.activations.capture import CaptureConfig, default_folder
     from unbraid.activations.capture import capture as capture_activations
     from unbraid.activations.tables import print_shards
@@ -296,7 +300,7 @@ def capture(
 @app.command()
 def diagnose(
     shards: Annotated[Path, typer.Argument(metavar="SHARDS", help="A folder that `unbraid capture` has written.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON with stable keys.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the diagnosis as JSON with stable keys.")] = False,
 ) -> None:
     """Describe activations: how to normalize them, and how many features of a dictionary would die."""
     from dataclasses import asdict
@@ -307,12 +311,12 @@ def diagnose(
     from unbraid.storage.files import json_bytes
 
     opened = Shards.open(shards)
-    found = diagnosis.diagnose(opened)
+    facts = diagnosis.diagnose(opened)
     if as_json:
-        typer.echo(json_bytes(asdict(found)).decode().rstrip("\n"))
+        typer.echo(json_bytes(asdict(facts)).decode().rstrip("\n"))
     else:
         print_shards(opened)
-        print_diagnosis(found)
+        print_diagnosis(facts)
 
 
 def main() -> None:
@@ -346,7 +350,7 @@ def guarded(command: Callable[[], object]) -> int:
 
 
 def _print_error(sentence: str, code: int) -> int:
-    print(f"unbraid: {sentence}", file=sys.stderr)
+    print(f"unbraid: {one_line(sentence)}", file=sys.stderr)
     return code
 
 
@@ -395,8 +399,15 @@ def _fresh_name(stem: str, runs: Path) -> str:
 
 
 def _checked_name(name: str | None) -> str | None:
-    if name is not None and (
-        name in ("", ".", "..") or "/" in name or not name.isprintable() or len(name) > LONGEST_NAME
-    ):
-        raise UserError(f"--name {name!r:.60} is not a folder name; accepted: up to {LONGEST_NAME} letters, no slashes")
+    if name is None:
+        return None
+    if name in RESERVED:
+        raise UserError(
+            f"--name {name} is not for a run: beside the runs it holds their stages; accepted: another name"
+        )
+    if not name or name.startswith(".") or "/" in name or not name.isprintable() or len(name) > LONGEST_NAME:
+        raise UserError(
+            f"--name {name!r:.60} is not a name for a run; accepted: up to {LONGEST_NAME} letters, no slashes, and no "
+            "dot at the beginning"
+        )
     return name

@@ -26,18 +26,30 @@ class Config(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False, validate_default=True)
 
     renamed: ClassVar[dict[str, str]] = {}
-    """Names that a setting had before, and the name it has now: whoever still writes the old one is told."""
+    """Old names of settings, each with its present one. A name with a dot is a path from the top of a configuration."""
+    renamed_values: ClassVar[dict[str, dict[str, str]]] = {}
+    """Old values of a setting, by its present name, each with its present one."""
 
     @model_validator(mode="before")
     @classmethod
     def check_names(cls, data: object) -> object:
-        unknown = [key for key in data if key not in cls.model_fields] if isinstance(data, dict) else []
-        if unknown and (name := str(unknown[0])) in cls.renamed:
-            raise PydanticCustomError("renamed", "{now}", {"name": name, "now": cls.renamed[name]})
-        if unknown:
-            hint = suggest(str(unknown[0]), cls.model_fields)
-            raise PydanticCustomError("unknown", "{hint}", {"name": str(unknown[0]), "hint": hint})
+        if isinstance(data, dict):
+            for key, value in data.items():
+                if now := cls._renamed(str(key), value):
+                    raise PydanticCustomError("renamed", "{now}", now)
+            if unknown := [str(key) for key in data if key not in cls.model_fields]:
+                hint = suggest(unknown[0], cls.model_fields)
+                raise PydanticCustomError("unknown", "{hint}", {"name": unknown[0], "hint": hint})
         return data
+
+    @classmethod
+    def _renamed(cls, name: str, value: object) -> dict[str, Any] | None:
+        """What a setting was called and is called now, where its name or its value is one of before."""
+        now = name if name in cls.model_fields else cls.renamed.get(name, "")
+        values = cls.renamed_values.get(now, {})
+        if isinstance(value, str) and value in values:
+            return {"name": name, "now": now, "value": f' = "{value}"', "value_now": f' = "{values[value]}"'}
+        return {"name": name, "now": now, "value": "", "value_now": ""} if now and now != name else None
 
     def __getstate__(self) -> dict[Any, Any]:
         """What is sent to another process: the settings alone, without what was computed from them and kept."""
@@ -93,7 +105,8 @@ def _sentence(error: ErrorDetails, data: JsonDict) -> str:
             return f"there is no setting '{name}'; {context['hint']}"
         case "renamed":
             name = f"{path}.{context['name']}" if path else str(context["name"])
-            return f"`{name}` is now `{context['now']}`"
+            now = f"{path}.{context['now']}" if path and "." not in context["now"] else str(context["now"])
+            return f"`{name}{context['value']}` is now `{now}{context['value_now']}`"
         case "missing":
             return f"the setting '{path}' is required and was not given"
         case "union_tag_not_found":

@@ -73,12 +73,14 @@ def sweep_size(data: JsonDict) -> int:
 
 
 def combinations(
-    data: JsonDict, source: str, swept: Sequence[str], tasks: Iterable[str]
+    data: JsonDict, source: str, swept: Sequence[str], tasks: Iterable[str], renamed: Mapping[str, str]
 ) -> list[tuple[JsonDict, JsonDict]]:
     """What cases and sweep set, and the configuration with that put in, as it was written; bad tables are refused.
 
-    `swept` names the tables that may differ between members, `tasks` the tasks that there are.
+    `swept` names the tables that may differ between members, `tasks` the tasks that there are, `renamed` the present
+    names of tables that had another.
     """
+    _check_renamed(data, source, renamed)
     check_parts(data, "cases", source, swept)
     for name, part in check_parts(data, "tasks", source, swept).items():
         _check_task(name, part, source, list(tasks))
@@ -132,6 +134,21 @@ def check_parts(data: JsonDict, kind: str, source: str, swept: Sequence[str]) ->
             if key not in swept:
                 raise UserError(f"{source}: {kind}.{name}.{key} cannot differ between {kind}; {suggest(key, swept)}")
     return parts
+
+
+def _check_renamed(data: JsonDict, source: str, renamed: Mapping[str, str]) -> None:
+    """Say what a table is called now that cases, tasks or the sweep name as it was called before."""
+    for kind in ("cases", "tasks"):
+        parts = data.get(kind, {})
+        for name, part in parts.items() if isinstance(parts, dict) else ():
+            for key in part if isinstance(part, dict) else ():
+                if key in renamed:
+                    raise UserError(f"{source}: `{kind}.{name}.{key}` is now `{kind}.{name}.{renamed[key]}`")
+    sweep = data.get("sweep", {})
+    for path in flatten(sweep) if isinstance(sweep, dict) else ():
+        old = next((old for old in sorted(renamed, key=len, reverse=True) if _is_set_by(path, [old])), None)
+        if old is not None:
+            raise UserError(f'{source}: `sweep."{path}"` is now `sweep."{renamed[old]}{path.removeprefix(old)}"`')
 
 
 def _check_task(name: str, part: JsonDict, source: str, tasks: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ x̂   = codes · decoder + pre_bias                    every decoder row has len
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -55,6 +55,8 @@ class Dictionary(Config):
     """Whether a learned vector is subtracted from inputs and added to reconstructions (SAELens' b_dec)."""
     init: Literal["tied", "published"] = "tied"
     """tied: random unit rows, encoder = decoder. published: orthogonal decoder, encoder as in torch's `Linear`."""
+
+    renamed: ClassVar[dict[str, str]] = {"features": "d_sae", "start": "init"}
 
     @model_validator(mode="after")
     def check_k(self) -> Self:

@@ -151,6 +151,11 @@ class Transformer(ModelConfig):
     feed_forward: AnyFeedForward = Dense()
     """The feed-forward layer of each block: `Dense` or `RoutedExperts`."""
 
+    renamed_values: ClassVar[dict[str, dict[str, str]]] = {
+        "positions": {"nearness": "alibi"},
+        "init": {"carrying": "scaled_attention"},
+    }
+
     @property
     def width(self) -> int:
         return self.d_model

@@ -17,7 +17,7 @@ from typing import ClassVar
 import torch
 from pydantic import Field
 
-from unbraid.activations.normalization import Normalize
+from unbraid.activations.normalization import RENAMED_NORMALIZE, Normalize
 from unbraid.activations.shards import (
     MANIFEST,
     Manifest,
@@ -56,6 +56,7 @@ class ActivationsConfig(Config):
     """What is done to activations before a dictionary sees them; `scale` makes their mean length √d."""
 
     renamed: ClassVar[dict[str, str]] = {"seed": "model.seed", "normalise": "normalize"}
+    renamed_values: ClassVar[dict[str, dict[str, str]]] = {"normalize": RENAMED_NORMALIZE}
 
 
 def sites(model: ModelConfig) -> list[str]:

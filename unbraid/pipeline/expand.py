@@ -40,6 +40,7 @@ def expand(data: JsonDict, source: str, capture: Callable[[Any, Path], None] | N
     A world of activations that says what they are made of need not have them yet: `capture` makes them.
     """
     kind = kind_of(data, source)
+    _check_tables(data, kind, source)
     combined = written_members(data, source)
     if capture is not None:
         _capture_missing(kind, combined, source, capture)
@@ -59,7 +60,8 @@ def expand(data: JsonDict, source: str, capture: Callable[[Any, Path], None] | N
 
 def written_members(data: JsonDict, source: str) -> list[tuple[JsonDict, JsonDict]]:
     """What cases and sweep set, and the configuration with that put in, as it was written."""
-    return combinations(data, source, kind_of(data, source).swept, TASKS)
+    kind = kind_of(data, source)
+    return combinations(data, source, kind.swept, TASKS, kind.renamed)
 
 
 def kind_of(data: JsonDict, source: str) -> type[Experiment]:
@@ -68,6 +70,18 @@ def kind_of(data: JsonDict, source: str) -> type[Experiment]:
     if not isinstance(name, str) or name not in KINDS:
         raise UserError(f"{source}: kind is {name!r:.60}; {suggest(str(name), KINDS)}")
     return KINDS[name]
+
+
+def _check_tables(data: JsonDict, kind: type[Experiment], source: str) -> None:
+    """A setting that only other kinds of experiment have is answered with those kinds."""
+    for key in data if not kind.renamed.keys() & data.keys() else ():
+        others = [f"'{name}'" for name, other in KINDS.items() if key in other.model_fields]
+        if key not in kind.model_fields and others:
+            this = data.get("kind", DEFAULT_KIND)
+            raise UserError(
+                f"{source}: {key} was given, and an experiment of kind '{this}' has none; accepted: kind = "
+                f"{' or '.join(others)}, or without {key}"
+            )
 
 
 def _resolved(data: JsonDict, kind: type[Experiment], first: Member, source: str) -> JsonDict:
@@ -89,9 +103,8 @@ def _capture_missing(
 ) -> None:
     """Capture the activations that the worlds of a configuration are made of, where they are not there yet."""
     worlds = {json.dumps(tree.get("world"), default=str): tree.get("world") for _, tree in combined}
-    wanted = [
-        (made_of, world) for world in worlds.values() if isinstance(world, dict) and (made_of := source_of(world))
-    ]
+    captured = [world for world in worlds.values() if isinstance(world, dict) and world.get("kind") == "activations"]
+    wanted = [(made_of, world) for world in captured if (made_of := source_of(world))]
     for _, tree in combined if wanted else ():
         kind.check_without_world(tree, source)  # before anybody waits for activations
     for made_of, world in wanted:

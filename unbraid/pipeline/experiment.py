@@ -54,6 +54,7 @@ class Experiment(Config, ABC):
     sections: ClassVar[tuple[str, ...]]
     """The sections of its report, in order."""
     renamed: ClassVar[dict[str, str]] = {
+        "capture.seed": "model.seed",
         "teaching": "model.training",
         "examining": "model.evaluation",
         "capture": "activations",

@@ -75,11 +75,13 @@ class Log:
     """A file of one JSON object a line, appended as training goes; `mark` is a point to return to."""
 
     def __init__(self, path: Path, keep: int) -> None:
-        """Open for appending, dropping whatever was written past the first `keep` bytes."""
+        """Open for appending, dropping whatever was written past the first `keep` bytes; a link is not followed."""
         self.path = path
+        if path.is_symlink():
+            raise UserError(f"{path} is a symbolic link; accepted: a file of its own, so remove the link")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("ab")
+            self._file = path.open("ab", opener=_without_links)
             self._file.truncate(keep)
         except OSError as problem:
             raise self._error(problem) from None
@@ -111,6 +113,10 @@ class Log:
         return UserError(
             f"cannot write {self.path}: {problem.strerror}; accepted: a folder that can be written, with room to spare"
         )
+
+
+def _without_links(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def matches_mark(path: Path, mark: dict[str, Any]) -> bool:

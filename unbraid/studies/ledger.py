@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from unbraid.config import JsonDict, suggest
+from unbraid.config.renamed import current_name
 from unbraid.errors import UserError
 from unbraid.storage.files import json_bytes, read_json, read_object, write_bytes
 from unbraid.storage.runs import Run
@@ -32,6 +33,8 @@ _ACCEPTED = (
 def find_claims(ids: Sequence[str]) -> list[Claim]:
     """The claims with these ids, or all."""
     for claim_id in ids:
+        if (now := current_name(claim_id)) in CLAIMS:
+            raise UserError(f"the claim `{claim_id}` is now `{now}`")
         if claim_id not in CLAIMS:
             raise UserError(f"there is no claim '{claim_id}'; {suggest(claim_id, CLAIMS)}")
     return [CLAIMS[claim_id] for claim_id in dict.fromkeys(ids)] or list(CLAIMS.values())

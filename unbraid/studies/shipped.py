@@ -6,6 +6,7 @@ A name is the path inside `configs/` without its ending: `superposition/grid`, `
 from pathlib import Path
 
 from unbraid.config import suggest
+from unbraid.config.renamed import current_name
 from unbraid.errors import UserError
 
 PACKAGE = Path(__file__).parents[1]
@@ -26,6 +27,8 @@ def find_config(text: str) -> Path:
         return path
     if name in configs:
         return configs[name]
+    if (now := current_name(name.removesuffix(".toml"))) in configs:
+        raise UserError(f"the configuration `{text}` is now `{now}`")
     raise UserError(f"{text}: there is no such file, nor a configuration of that name; {_suggestion(name, configs)}")
 
 

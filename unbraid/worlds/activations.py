@@ -10,14 +10,14 @@ are made of, so that a run can have them captured first; `path` then need not be
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from pydantic import Field, model_validator
 
 from unbraid.activations.capture import CaptureConfig, check_captured, check_same_capture
-from unbraid.activations.normalization import Normalization, Normalize
+from unbraid.activations.normalization import RENAMED_NORMALIZE, Normalization, Normalize
 from unbraid.activations.shards import Order, Shards
 from unbraid.axes import Float, Int, Tensor
 from unbraid.codes import Codes
@@ -102,11 +102,15 @@ class Activations(World):
     seed: int = Field(default=0, ge=0, lt=1 << 63)
     """Another seed visits the rows in another order."""
 
+    renamed: ClassVar[dict[str, str]] = {"normalise": "normalize"}
+    renamed_values: ClassVar[dict[str, dict[str, str]]] = {"normalize": RENAMED_NORMALIZE}
+
     @model_validator(mode="before")
     @classmethod
     def check_shards(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
+        cls.check_names(data)  # before anybody looks for shards
         source = source_of(data)
         folder = folder_of(data, source)
         if source is not None:
@@ -176,7 +180,11 @@ class Activations(World):
 def source_of(world: JsonDict) -> CaptureConfig | None:
     """What the activations of a world's table are made of, where it says so."""
     asked = world.get("capture")
-    return check(CaptureConfig, asked, "world.capture") if isinstance(asked, dict) else asked
+    if asked is None or isinstance(asked, CaptureConfig):
+        return asked
+    if not isinstance(asked, dict):
+        raise UserError(f"world.capture is {asked!r:.60}; accepted: a table with model, site and text")
+    return check(CaptureConfig, asked, "world.capture")
 
 
 def folder_of(world: JsonDict, source: CaptureConfig | None) -> Path:

@@ -8,7 +8,7 @@ P(i fires) = active · decay^i / Σ_j decay^j.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -75,6 +75,8 @@ class Superposition(World):
     """Standard deviation of the Gaussian noise on every entry of x; more makes reconstruction worse."""
     seed: int = Field(default=0, ge=0, lt=1 << 63)
     """Another seed plants other directions and draws other batches."""
+
+    renamed: ClassVar[dict[str, str]] = {"features": "n_features"}
 
     @model_validator(mode="after")
     def check_firing(self) -> Self:

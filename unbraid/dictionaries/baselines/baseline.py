@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -98,6 +98,8 @@ class Baseline(Config, ABC):
     """Chooses the rows that are used, and starts the search."""
     points: int | None = Field(default=None, ge=2)
     """Rows of data that are used, at most, chosen by the seed; more are slower and better. None: all."""
+
+    renamed: ClassVar[dict[str, str]] = {"features": "n_components"}
 
     def fit(self, x: Float[Tensor, "b d"]) -> FittedBaseline:
         """Find directions in rows of data.

@@ -1,6 +1,6 @@
 """The settings of a dictionary's training."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -32,3 +32,5 @@ class Training(Schedule):
     """Largest gradient norm of a member, over all weights; longer gradients are scaled down. None: no clipping."""
     reconstruction_loss: Literal["sum_square", "mean_square"] = "sum_square"
     """Squared error of a sample: summed over its d dimensions, or their mean, which is d times smaller."""
+
+    renamed: ClassVar[dict[str, str]] = {"fidelity": "reconstruction_loss"}

@@ -17,6 +17,7 @@ from scipy import sparse
 from unbraid.activations.huggingface import HuggingFaceModel
 from unbraid.activations.sites import Site
 from unbraid.axes import Bool, Int
+from unbraid.config import is_text
 from unbraid.errors import Missing, UserError
 from unbraid.evaluation.language_model.sae import BLOCK, SAE, active_features, first_windows, read_rows, token_batches
 from unbraid.metrics import probing
@@ -47,8 +48,8 @@ class LabelledTexts:
 def read_labelled(path: Path, n_texts: int) -> LabelledTexts:
     """About `n_texts` random texts, four of five for training, as many of each of the most frequent classes."""
     rows = [_parse(line, number, path) for number, line in enumerate(_lines(path), 1) if line.strip()]
-    labels = [label for _, label, _ in rows]
-    names = sorted(set(labels), key=lambda label: (-labels.count(label), label))[:CLASSES]
+    counts = Counter(label for _, label, _ in rows)
+    names = sorted(counts, key=lambda label: (-counts[label], label))[:CLASSES]
     if len(names) < 2:
         raise UserError(f"{path} has {len(names)} labels; accepted: texts of at least two")
     shares = {"train": 1 - TEST_SHARE, "test": TEST_SHARE}
@@ -101,10 +102,10 @@ def _parse(line: str, number: int, path: Path) -> tuple[str, str, str]:
         text, label, split = row["text"], str(row["label"]), row["split"]
     except (ValueError, KeyError, TypeError, RecursionError):
         text, label, split = "", "", ""
-    if not isinstance(text, str) or not text.strip() or split not in SPLITS:
+    if not isinstance(text, str) or not text.strip() or split not in SPLITS or not is_text(text + label):
         raise UserError(
             f'line {number} of {path} is not a labelled text; accepted: a JSON object with "text", "label" and "split" '
-            "(train or test)"
+            "(train or test), in Unicode"
         )
     return text, label, split
 

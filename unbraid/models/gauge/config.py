@@ -8,7 +8,7 @@ code is available as an option.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -169,6 +169,9 @@ class Gauge(ModelConfig):
     """Weight α of KL(q ‖ p) in the loss; raising it keeps beliefs near their priors."""
     rates: Literal["one", "published"] = "one"
     """Learning rates: one for all weights, or a larger one for some, as published."""
+
+    renamed: ClassVar[dict[str, str]] = {**ModelConfig.renamed, "nearness": "alibi"}
+    renamed_values: ClassVar[dict[str, dict[str, str]]] = {"init": {"spread": "configured"}}
 
     @field_validator("irreps", mode="before")
     @classmethod
