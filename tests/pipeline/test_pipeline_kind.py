@@ -1,29 +1,27 @@
-"""Whole lines: a model is taught once, every stage is kept and shared, and what changes re-runs what depends on it."""
+"""Whole pipelines: a model is trained once, stages are shared, and a change makes again only what depends on it."""
 
+import shutil
+import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from unbraid.sweeps import line
-from unbraid.sweeps.dictionary_work import DictionaryWork
-from unbraid.sweeps.execute import works
-from unbraid.sweeps.model_work import ModelWork
-from unbraid.sweeps.plan import plan, refuse_too_large
 
-from tests.killing import make
-from unbraid.config import check
+from tests.pipeline.running import Dying, Killed, Recorded, create, finish, results, run_config
 from unbraid.dictionaries import Stack
-from unbraid.errors import UserError
-from unbraid.pipeline.executors import execute
+from unbraid.pipeline.dictionary_stages import TrainStack
 from unbraid.pipeline.expand import expand
-from unbraid.pipeline.experiment import Experiment, Member
-from unbraid.pipeline.trained import load_models, load_stack
-from unbraid.progress import Silent
+from unbraid.pipeline.stage import Context
+from unbraid.pipeline.trained import load_stack
+from unbraid.progress import Silent, TaskProgress
+from unbraid.signals import StopSignals
+from unbraid.storage.cache import Cache
 from unbraid.storage.files import read_arrays, read_json
 from unbraid.storage.runs import Run
 
 CONFIG = """
+kind = "pipeline"
 [world]
 kind = "stories"
 people = 2
@@ -34,26 +32,26 @@ d_model = 8
 heads = 2
 layers = 2
 d_ff = 8
-[teaching]
+[model.training]
 steps = 6
 batch = 8
-[examining]
+[model.evaluation]
 stories = 20
 heads = 10
-[capture]
+[activations]
 stories = 200
 [dictionary]
 d_sae = 12
 [training]
 steps = 8
 batch = 32
-[data]
-samples = 64
-[scoring]
+[samples]
+n = 64
+[evaluation]
 samples = 300
-[saving]
+[checkpoints]
 log_every = 2
-checkpoint_every = 4
+every = 4
 [cases.l1.mechanisms.sparsity]
 weight = 0.1
 [cases.topk.dictionary.activation]
@@ -63,240 +61,183 @@ k = 3
 kind = "kmeans"
 n_components = 6
 [sweep]
-"capture.seed" = [0, 1]
+"model.seed" = [0, 1]
 """
 KEPT = ("weights.safetensors", "scores.json", "tables.safetensors", "factors.safetensors", "features.json")
+KMEANS = '[cases.kmeans.baseline]\nkind = "kmeans"\nn_components = 6\n'
+"""The case that a test of dictionaries alone takes out."""
 
 
-@pytest.fixture
-def done(monkeypatch) -> list[str]:
-    """What was taught and trained, in order."""
-    found: list[str] = []
-    for kind, name in ((ModelWork, "model"), (DictionaryWork, "dictionary")):
-        train = kind.train
-
-        def told(self, train=train, name=name):
-            found.append(name)
-            return train(self)
-
-        monkeypatch.setattr(kind, "train", told)
-    return found
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A pipeline that is done; each test changes a copy of the folder it lies in."""
+    return run_config(tmp_path_factory.mktemp("pipeline"), "first", CONFIG)
 
 
-def walk(parent: Path, name: str, text: str = CONFIG) -> Run:
-    run = make(parent, name, text)
-    execute(run, Silent())
-    return run
+def made(first: Run, parent: Path, text: str) -> tuple[Run, dict[str, int]]:
+    """A second run beside a copy of the first, and how many stages of each kind it made."""
+    shutil.copytree(first.path.parent, parent, dirs_exist_ok=True)
+    recorded = Recorded()
+    run = run_config(parent, "second", text, recorded)
+    return run, {kind: recorded.kinds.count(kind) for kind in recorded.kinds}
 
 
-def results(run: Run) -> dict[str, bytes]:
-    return {f"{folder.name}/{name}": (folder / name).read_bytes() for folder in run.stacks() for name in KEPT}
+def contents(run: Run) -> dict[str, bytes]:
+    """What every stack of a pipeline leaves; a baseline has the same files as a dictionary but for its log."""
+    return results(run, *KEPT)
 
 
-def test_a_line_teaches_each_model_once_and_scores_what_learned_from_it(tmp_path, done):
-    run = walk(tmp_path, "first")
-    assert done == ["model", "model", *["dictionary"] * 4]
-    settings = run.scores()["settings"]
-    assert [one["label"] for one in settings] == ["l1", "topk", "kmeans"]
-    for one in settings:
-        assert [member["replicate"] for member in one["members"]] == ["0/0/0", "0/1/0"]
-        for name in ("accuracy", "recovery", "recovery_person", "dci_disentanglement", "factors_missed", "probe"):
-            assert len(one["metrics"][name]["members"]) == 2
-        assert one["metrics"]["recovery"]["ceiling"] > 0
-        assert one["metrics"]["accuracy"]["chance"] > 0
-    model = Run.open(next((tmp_path / "stages").glob("model-*")))
-    assert model.status()["state"] == "finished"
-    assert load_models(model.path).members == 1
-    assert load_stack(run.path, 0).features == 12
+def test_each_model_is_trained_once_and_what_learned_from_it_is_scored(first: Run):
+    settings = first.scores()["settings"]
+    assert [setting["label"] for setting in settings] == ["l1", "topk", "kmeans"]
+    for setting in settings:
+        assert [member["replicate"] for member in setting["members"]] == ["0/0/0", "0/1/0"]
+        for name in ("accuracy", "phi", "phi_person", "dci_disentanglement", "factors_missed", "probe"):
+            assert len(setting["metrics"][name]["members"]) == 2
+        assert setting["metrics"]["phi"]["ceiling"] > 0
+        assert setting["metrics"]["accuracy"]["chance"] > 0
+    assert len(list(first.cache.glob("train-models-*"))) == 2
+    assert load_stack(first.path, 0).features == 12
 
 
-def test_the_same_line_again_does_nothing_and_ends_with_the_same_bits(tmp_path, done):
-    first = walk(tmp_path, "first")
-    done.clear()
-    assert results(walk(tmp_path, "second")) == results(first)
-    assert done == []
+def test_the_stages_of_a_pipeline_come_inputs_first(tmp_path: Path):
+    recorded = Recorded()
+    run_config(tmp_path, "planned", CONFIG, recorded)
+    kinds = recorded.kinds
+    assert {kind: kinds.count(kind) for kind in kinds} == {
+        "train-models": 2,
+        "evaluate-models": 2,
+        "capture": 2,
+        "probe": 2,
+        "train-stack": 4,
+        "evaluate-stack": 4,
+        "baseline": 2,
+    }
+    steps = [task.steps for task in recorded.planned if task.kind in ("train-models", "train-stack")]
+    assert sorted(steps) == [6, 6, 8, 8, 8, 8]
+    for kind, needed in (("capture", "train-models"), ("train-stack", "capture"), ("evaluate-stack", "probe")):
+        assert kinds.index(needed) < kinds.index(kind)
 
 
-def test_stages_make_no_difference_to_what_is_found(tmp_path):
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
-    assert results(walk(tmp_path / "a", "one")) == results(walk(tmp_path / "b", "other"))
+def test_the_cache_makes_no_difference_to_the_results(first: Run, tmp_path: Path):
+    assert contents(run_config(tmp_path, "other", CONFIG)) == contents(first)
 
 
-def test_a_changed_mechanism_trains_only_what_has_it(tmp_path, done):
-    walk(tmp_path, "first")
-    done.clear()
-    walk(tmp_path, "second", CONFIG.replace("weight = 0.1", "weight = 0.2"))
-    assert done == ["dictionary"] * 2
+def test_the_same_pipeline_again_makes_no_stage_and_ends_with_the_same_bits(first: Run, tmp_path: Path):
+    run, kinds = made(first, tmp_path, CONFIG)
+    assert kinds == {}
+    assert contents(run) == contents(first)
 
 
-def test_a_changed_site_records_and_trains_again_and_teaches_nothing(tmp_path, done):
-    walk(tmp_path, "first")
-    done.clear()
-    walk(tmp_path, "second", CONFIG.replace("[capture]", '[capture]\nsite = "blocks.1.hook_resid_post"'))
-    assert done == ["dictionary"] * 4
-    assert len(list((tmp_path / "stages").glob("activations-*"))) == 4
+def test_a_changed_mechanism_trains_only_what_has_it(first: Run, tmp_path: Path):
+    _, kinds = made(first, tmp_path, CONFIG.replace("weight = 0.1", "weight = 0.2"))
+    assert kinds == {"train-stack": 2, "evaluate-stack": 2}
 
 
-def test_a_changed_model_teaches_again(tmp_path, done):
-    walk(tmp_path, "first")
-    done.clear()
-    walk(tmp_path, "second", CONFIG.replace("d_ff = 8", "d_ff = 10"))
-    assert done == ["model", "model", *["dictionary"] * 4]
+def test_a_changed_site_captures_and_learns_again_and_trains_no_model(first: Run, tmp_path: Path):
+    site = '[activations]\nsite = "blocks.1.hook_resid_post"'
+    _, kinds = made(first, tmp_path, CONFIG.replace("[activations]", site))
+    assert kinds == {"capture": 2, "probe": 2, "train-stack": 4, "evaluate-stack": 4, "baseline": 2}
 
 
-def test_what_is_only_said_or_saved_changes_no_stage(tmp_path, done):
-    walk(tmp_path, "first")
-    done.clear()
-    walk(tmp_path, "second", 'title = "another"\n' + CONFIG.replace("log_every = 2", "log_every = 3"))
-    assert done == []
+def test_another_normalization_learns_again_from_the_same_capture(first: Run, tmp_path: Path):
+    _, kinds = made(first, tmp_path, CONFIG.replace("[activations]", '[activations]\nnormalize = "none"'))
+    assert kinds == {"probe": 2, "train-stack": 4, "evaluate-stack": 4, "baseline": 2}
 
 
-def test_many_dictionaries_learn_from_one_model(tmp_path, done):
-    text = CONFIG.replace('"capture.seed" = [0, 1]', 'seed = [0, 1, 2]\n"training.learning_rate" = [1e-3, 1e-2]')
-    run = walk(tmp_path, "first", text)
-    assert done == ["model", "dictionary", "dictionary"]
-    assert len(list((tmp_path / "stages").glob("activations-*"))) == 1
+def test_a_changed_model_makes_everything_again(first: Run, tmp_path: Path):
+    _, kinds = made(first, tmp_path, CONFIG.replace("d_ff = 8", "d_ff = 10"))
+    assert (kinds["train-models"], kinds["evaluate-models"], kinds["capture"], kinds["train-stack"]) == (2, 2, 2, 4)
+
+
+def test_another_evaluation_of_the_model_evaluates_only_that_again(first: Run, tmp_path: Path):
+    _, kinds = made(first, tmp_path, CONFIG.replace("heads = 10", "heads = 12"))
+    assert kinds == {"evaluate-models": 2}
+
+
+def test_a_title_and_the_steps_between_checkpoints_change_no_stage(first: Run, tmp_path: Path):
+    text = 'title = "another"\n' + CONFIG.replace("every = 4", "every = 3")
+    assert made(first, tmp_path, text)[1] == {}
+
+
+def test_many_dictionaries_learn_from_one_model(tmp_path: Path):
+    text = CONFIG.replace('"model.seed" = [0, 1]', 'seed = [0, 1, 2]\n"training.learning_rate" = [1e-3, 1e-2]')
+    recorded = Recorded()
+    run = run_config(tmp_path, "first", text.replace(KMEANS, ""), recorded)
+    assert [recorded.kinds.count(kind) for kind in ("train-models", "capture", "train-stack")] == [1, 1, 2]
     assert len(read_json(run.stack(0) / "members.json")) == 6
 
 
-def test_a_line_that_was_stopped_goes_on(tmp_path, monkeypatch, done):
-    whole = walk(tmp_path, "whole", CONFIG)
-    (tmp_path / "other").mkdir()
-    run, score = make(tmp_path / "other", "stopped", CONFIG), DictionaryWork.score
-    done.clear()
-
-    def stop(self):
-        if self.index == 1:
-            raise KeyboardInterrupt
-        score(self)
-
-    monkeypatch.setattr(DictionaryWork, "score", stop)
-    with pytest.raises(KeyboardInterrupt):
-        execute(run, Silent())
-    monkeypatch.setattr(DictionaryWork, "score", score)
-    execute(run, Silent())
-    assert results(run) == results(whole)
-    assert done.count("model") == 2
-
-
-def test_side_by_side_they_end_with_the_same_bits(tmp_path, monkeypatch):
-    whole = walk(tmp_path, "whole")
-    (tmp_path / "crew").mkdir()
-    monkeypatch.setattr("torch.get_num_threads", lambda: 2)
-    assert results(walk(tmp_path / "crew", "crew")) == results(whole)
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("model one_fact · seed 0/1 · training", 5),
+        ("model one_fact · seed 0/0 · capturing", 1),
+        ("l1 · seed 0/1/0 · training", 6),
+        ("topk · seed 0/0/0 · evaluation", 1),
+        ("kmeans · seed 0/1/0 · fitting", 1),
+    ],
+)
+def test_a_pipeline_that_was_killed_goes_on_to_the_same_bits(first: Run, tmp_path: Path, name: str, step: int):
+    run = create(tmp_path, "victim", CONFIG)
+    with pytest.raises(Killed):
+        finish(run, Dying(name, step))
+    recorded = Recorded()
+    finish(run, recorded)
+    assert contents(run) == contents(first)
+    assert len(recorded.kinds) < 18, "what was made before is taken"
 
 
-def test_the_work_has_the_models_in_it(tmp_path):
-    run = make(tmp_path, "planned", CONFIG)
-    steps = [steps for steps, _ in works(run.config(), "planned")]
-    assert steps == [6, 6, 8, 8, 8, 8, 1, 1]
-
-
-def test_what_is_read_back_takes_and_gives_activations_as_the_model_has_them(tmp_path):
+def test_what_is_read_back_takes_and_gives_activations_as_the_model_has_them(first: Run, tmp_path: Path):
     """Its normalization is folded in."""
-    run = walk(tmp_path, "first")
-    base = {key: value for key, value in run.config().items() if key not in ("cases", "sweep")}
-    world = line.world_of(run, check(Experiment, base, "base"))
-    told, stack = world.labelled_rows(100), load_stack(run.path, 0)
-    kept = read_arrays(run.stack(0) / "weights.safetensors")
-    trained = Stack.of({name: torch.from_numpy(array) for name, array in kept.items()}, stack.activation)
-    expected = world.normalization.undo(trained.decode(trained.encode(told.x)))
-    found = stack.decode(stack.encode(world.normalization.undo(told.x)))
-    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
+    plan = expand(first.config(), "here")
+    training = plan.stacks[0].first.stages(plan.stacks[0])[0]
+    assert isinstance(training, TrainStack)
+    context = Context(tmp_path, Cache(first.cache), TaskProgress(Silent(), 0), StopSignals("resume"))
+    world = training.opened_world(context)
+    rows, stack = world.labelled_rows(100), load_stack(first.path, 0)
+    saved = read_arrays(first.stack(0) / "weights.safetensors")
+    trained = Stack.of({name: torch.from_numpy(array) for name, array in saved.items()}, stack.activation)
+    expected = world.normalization.undo(trained.decode(trained.encode(rows.x)))
+    reconstruction = stack.decode(stack.encode(world.normalization.undo(rows.x)))
+    torch.testing.assert_close(reconstruction, expected, rtol=1e-3, atol=1e-4)
 
 
-def test_cases_are_compared_where_all_else_is_alike(tmp_path):
-    text = CONFIG.replace("[sweep]", '[sweep]\n"dictionary.d_sae" = [10, 12]')
-    text = text.replace('[cases.kmeans.baseline]\nkind = "kmeans"\nn_components = 6\n', "")
-    scores = walk(tmp_path, "first", text).scores()
-    labels = [one["label"] for one in scores["settings"]]
-    assert labels == ["l1, features 10", "l1, features 12", "topk, features 10", "topk, features 12"]
-    compared = {(labels[one["setting"]], labels[one["reference"]]) for one in scores["differences"]}
-    assert compared == {("topk, features 10", "l1, features 10"), ("topk, features 12", "l1, features 12")}
-    metrics = {one["metric"] for one in scores["differences"]}
-    assert {"accuracy", "recovery"} <= metrics
+def test_cases_are_compared_where_all_else_is_alike(tmp_path: Path):
+    text = CONFIG.replace("[sweep]", '[sweep]\n"dictionary.d_sae" = [10, 12]').replace(KMEANS, "")
+    scores = run_config(tmp_path, "first", text).scores()
+    labels = [setting["label"] for setting in scores["settings"]]
+    assert labels == ["l1, d_sae 10", "l1, d_sae 12", "topk, d_sae 10", "topk, d_sae 12"]
+    compared = {(labels[entry["setting"]], labels[entry["reference"]]) for entry in scores["differences"]}
+    assert compared == {("topk, d_sae 10", "l1, d_sae 10"), ("topk, d_sae 12", "l1, d_sae 12")}
+    metrics = {entry["metric"] for entry in scores["differences"]}
+    assert {"accuracy", "phi"} <= metrics
     assert "separation" not in metrics, "it is the same model's"
 
 
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"capture": {"site": "blocks.7.hook_resid_post"}}, "capture.site is 'blocks.7.hook_resid_post'"),
-        ({"capture": {"site": "blocks.0.attn.hook_pattern"}}, "which the model has not"),
-        ({"world": {"kind": "superposition"}}, "capture was given, and world.kind is 'superposition'"),
-        ({"tracking": {"checks": 2}}, "tracking was given, and with capture it cannot be"),
-        ({"capture": {"storys": 3}}, "did you mean 'stories'"),
-        ({"capture": {"stories": 3}}, "capture.stories"),
-        ({"scoring": {"samples": 20}}, "scoring.samples is 20, too few tokens to tell concepts by"),
-        (
-            {
-                "model": {"kind": "transformer", "attention": {"kind": "hopfield"}},
-                "capture": {"site": "blocks.0.attn.hook_memory"},
-            },
-            "which the model has not",
-        ),
-    ],
-)
-def test_what_cannot_be_is_refused_in_a_sentence(changes, sentence):
-    asked = {"world": {"kind": "stories"}, "capture": {}, **changes}
-    with pytest.raises(UserError, match=sentence.replace(".", r"\.")):
-        check(Experiment, asked, "line.toml")
-
-
-def test_cases_are_lines_all_of_them_or_none(tmp_path):
-    text = '[world]\nkind = "stories"\n[cases.line.capture]\nstories = 200\n[cases.model]\n'
-    with pytest.raises(UserError, match="some cases have capture and others none"):
-        make(tmp_path, "mixed", text)
-
-
-def test_a_model_that_does_not_fit_is_refused_before_its_width_is_asked_for(tmp_path):
-    large = {"d_model": 1 << 14, "layers": 1024, "d_ff": 1 << 16}
-    asked = {"world": {"kind": "stories"}, "capture": {}, "model": large}
-    with pytest.raises(UserError, match="fewer layers, a smaller d_model"):
-        refuse_too_large([Member(check(Experiment, asked, "large"), {})])
-
-
-def test_one_model_counts_once_however_many_dictionaries_learned_from_it(tmp_path):
+def test_one_model_counts_once_however_many_dictionaries_learned_from_it(tmp_path: Path):
     """Of two models with three dictionaries each: two replicates of accuracy, and of what differs between models."""
-    text = CONFIG.replace('"capture.seed" = [0, 1]', 'seed = [0, 1, 2]\n"capture.seed" = [0, 1]')
-    text = text.replace(
-        '[cases.kmeans.baseline]\nkind = "kmeans"\nn_components = 6\n', "[cases.wide.model]\nd_ff = 10\n"
-    )
-    scores = walk(tmp_path, "first", text).scores()
-    labels = [one["label"] for one in scores["settings"]]
-    pairs = {(labels[one["setting"]], one["metric"]): one for one in scores["differences"]}
-    assert pairs["wide", "accuracy"]["pairs"] == pairs["wide", "recovery"]["pairs"] == 2
-    assert pairs["topk", "recovery"]["pairs"] == 6
-    wide, plain = (scores["settings"][labels.index(name)]["metrics"]["recovery"]["members"] for name in ("wide", "l1"))
-    expected = np.mean(wide) - np.mean(plain)
-    assert pairs["wide", "recovery"]["value"] == pytest.approx(expected)
-    own = scores["settings"][0]["metrics"]
-    assert len(own["accuracy"]["members"]) == len(own["recovery"]["members"]) == 6
+    text = CONFIG.replace('"model.seed" = [0, 1]', 'seed = [0, 1, 2]\n"model.seed" = [0, 1]')
+    scores = run_config(tmp_path, "first", text.replace(KMEANS, "[cases.wide.model]\nd_ff = 10\n")).scores()
+    labels = [setting["label"] for setting in scores["settings"]]
+    differences = {(labels[entry["setting"]], entry["metric"]): entry for entry in scores["differences"]}
+    assert differences["wide", "accuracy"]["pairs"] == differences["wide", "phi"]["pairs"] == 2
+    assert differences["topk", "phi"]["pairs"] == 6
+    wide, plain = (scores["settings"][labels.index(name)]["metrics"]["phi"]["members"] for name in ("wide", "l1"))
+    assert differences["wide", "phi"]["value"] == pytest.approx(np.mean(wide) - np.mean(plain))
+    metrics = scores["settings"][0]["metrics"]
+    assert len(metrics["accuracy"]["members"]) == len(metrics["phi"]["members"]) == 6
 
 
-def test_what_is_kept_appears_whole_and_a_log_is_not_shared(tmp_path):
-    run = walk(tmp_path, "first")
-    kept = [path for path in (tmp_path / "stages").glob("dictionary-*") if (path / "log.jsonl").is_file()]
-    assert kept
-    assert not list((tmp_path / "stages").glob(".*.part"))
-    for folder in run.stacks()[:1]:
-        same = [path for path in kept if (path / "scores.json").samefile(folder / "scores.json")]
-        assert same, "files are shared"
-        assert not (same[0] / "log.jsonl").samefile(folder / "log.jsonl")
+def test_no_file_belongs_to_the_cache_and_to_a_run(first: Run):
+    """One damaged file must not be two."""
+    assert not list(first.path.parent.rglob("*.part"))
+    files = [path for folder in first.stacks() for path in folder.rglob("*") if path.is_file()]
+    assert files
+    assert all(path.stat().st_nlink == 1 for path in files)
 
 
-def test_a_baseline_is_one_stack_whatever_the_dictionary_beside_it(tmp_path):
-    text = CONFIG.replace("[sweep]", '[sweep]\n"dictionary.d_sae" = [10, 12]')
-    run = make(tmp_path, "planned", text)
-    stacks = plan(expand(run.config(), "planned"))
-    fitted = [len(group) for group in stacks if group[0].experiment.baseline is not None]
+def test_a_baseline_is_one_stack_whatever_the_dictionary_beside_it():
+    plan = expand(tomllib.loads(CONFIG.replace("[sweep]", '[sweep]\n"dictionary.d_sae" = [10, 12]')), "planned")
+    fitted = [len(stack.members) for stack in plan.stacks if stack.first.baseline is not None]
     assert fitted == [2, 2], "of either model, both sizes of the dictionary it is not"
-
-
-def test_another_normalization_trains_again_on_the_same_recording(tmp_path, done):
-    walk(tmp_path, "first")
-    done.clear()
-    walk(tmp_path, "second", CONFIG.replace("[capture]", '[capture]\nnormalize = "none"'))
-    assert done == ["dictionary"] * 4
-    assert len(list((tmp_path / "stages").glob("activations-*"))) == 2
