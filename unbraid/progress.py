@@ -2,9 +2,15 @@
 
 Work is a list of tasks, each with a name a person knows ("top-k · seed 3 · training"), a kind, a number of steps and a
 guess of the seconds a step takes. Time left is the sum over the tasks to come of guess × what that kind of task has
-really taken so far against its guess, over the tasks that run side by side.
+really taken so far against its guess, over the tasks that run side by side, and at least that of the longest task:
+
+    rate of all    = (taken + PRIOR) / (guessed + PRIOR)
+    rate of a kind = (taken by it + PRIOR · rate of all) / (guessed of it + PRIOR)
+
+A step that took ten times as long as most of its kind (one that compiles something) counts for itself alone.
 """
 
+import math
 import sys
 import time
 from abc import ABC, abstractmethod
@@ -20,6 +26,13 @@ from unbraid.config import JsonDict
 from unbraid.errors import one_line
 
 SECONDS_BETWEEN_LINES = 5.0
+PRIOR = 5.0
+"""So many seconds of guessed work must have been measured before a rate counts more than the one it is corrected from."""
+
+ONE_OFF = 10.0
+"""So many times as long as the median of its kind, a step is no measure of those to come."""
+BINS = 8
+"""So many for each doubling of what a step takes against its guess."""
 
 ReportShare = Callable[[float], None]
 """Called with how much of something is done, from 0 to 1."""
@@ -44,17 +57,48 @@ class Task:
         return self.steps * self.seconds_per_step
 
 
+class _Measured:
+    """What steps of one kind have taken against their guess, in bins of the ratio of both."""
+
+    def __init__(self) -> None:
+        self._bins: dict[int, tuple[float, float]] = {}
+
+    def add(self, taken: float, guessed: float) -> None:
+        number = round(BINS * math.log2(max(taken, 1e-9) / guessed))
+        before = self._bins.get(number, (0.0, 0.0))
+        self._bins[number] = before[0] + taken, before[1] + guessed
+
+    def totals(self) -> tuple[float, float]:
+        """Seconds taken and guessed, without steps that took far longer than the median one."""
+        half, median = sum(guessed for _, guessed in self._bins.values()) / 2, 0
+        for number in sorted(self._bins):
+            median, half = number, half - self._bins[number][1]
+            if half <= 0:
+                break
+        kept = [sums for number, sums in self._bins.items() if number <= median + BINS * math.log2(ONE_OFF)]
+        return sum(taken for taken, _ in kept), sum(guessed for _, guessed in kept)
+
+
 class TimeLeft:
     """How long the tasks to come will take, by what their kinds have taken so far."""
 
     def __init__(self, tasks: Sequence[Task], workers: int = 1, clock: Callable[[], float] = time.monotonic) -> None:
         self._tasks, self._workers, self._clock = tasks, workers, clock
-        self._began: dict[int, tuple[float, int]] = {}
         self._reached: dict[int, tuple[float, int]] = {}
+        self._measured: dict[str, _Measured] = {}
+
+    def begin(self, index: int, step: int) -> None:
+        """A task begins its work at this step: time is taken from here on."""
+        self._reached[index] = self._clock(), step
 
     def advance(self, index: int, step: int) -> None:
-        self._began.setdefault(index, (self._clock(), step))
-        self._reached[index] = self._clock(), step
+        """A task has reached this step; where it was not seen to begin, it begins here."""
+        now, task = self._clock(), self._tasks[index]
+        then, before = self._reached.get(index, (now, step))
+        self._reached[index] = now, step
+        if step > before and task.seconds_per_step:
+            measured = self._measured.setdefault(task.kind, _Measured())
+            measured.add(now - then, (step - before) * task.seconds_per_step)
 
     def share(self) -> float:
         """How much of the guessed work is done."""
@@ -64,33 +108,25 @@ class TimeLeft:
 
     def seconds(self) -> float | None:
         """None as long as nothing has been measured."""
-        taken, guessed = self._measured()
-        if not sum(guessed.values()):
+        if not self._measured:
             return None
-        overall = sum(taken.values()) / sum(guessed.values())
-        left: dict[bool, float] = {}
-        for index, task in enumerate(self._tasks):
-            rate = taken[task.kind] / guessed[task.kind] if guessed.get(task.kind) else overall
-            steps = task.steps - self._reached.get(index, (0.0, 0))[1]
-            waiting = index not in self._reached
-            left[waiting] = left.get(waiting, 0.0) + max(0, steps) * task.seconds_per_step * rate
-        running = sum(1 for index, (_, step) in self._reached.items() if step < self._tasks[index].steps)
-        together = max(
-            1, min(self._workers, running + sum(1 for i in range(len(self._tasks)) if i not in self._reached))
-        )
-        return (left.get(False, 0.0) + left.get(True, 0.0)) / together
+        totals = {kind: measured.totals() for kind, measured in self._measured.items()}
+        taken, guessed = (sum(parts) for parts in zip(*totals.values(), strict=True))
+        overall = (taken + PRIOR) / (guessed + PRIOR)
+        rates = {kind: (taken + PRIOR * overall) / (guessed + PRIOR) for kind, (taken, guessed) in totals.items()}
+        left = [self._left(index, rates.get(task.kind, overall)) for index, task in enumerate(self._tasks)]
+        unfinished = sum(1 for index, task in enumerate(self._tasks) if self._reached.get(index, (0, 0))[1] < task.steps)
+        together = max(1, min(self._workers, unfinished))
+        return max(sum(left) / together, max(left))
 
-    def _measured(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Seconds taken and seconds guessed, by kind, over what has been seen to advance."""
-        taken: dict[str, float] = {}
-        guessed: dict[str, float] = {}
-        for index, (now, step) in self._reached.items():
-            began, first = self._began[index]
-            task = self._tasks[index]
-            if step > first:
-                taken[task.kind] = taken.get(task.kind, 0.0) + now - began
-                guessed[task.kind] = guessed.get(task.kind, 0.0) + (step - first) * task.seconds_per_step
-        return taken, guessed
+    def _left(self, index: int, rate: float) -> float:
+        """Seconds left of one task; of one at work, less what has passed since its last step."""
+        task = self._tasks[index]
+        if index not in self._reached:
+            return task.seconds * rate
+        then, step = self._reached[index]
+        left = max(0, task.steps - step) * task.seconds_per_step * rate
+        return max(0.0, left - (self._clock() - then))
 
 
 class Progress(ABC):
@@ -104,6 +140,10 @@ class Progress(ABC):
         """The tasks to come, and how many of them run side by side."""
         self._tasks = list(tasks)
         self._time = TimeLeft(self._tasks, workers)
+
+    def begin(self, index: int, step: int) -> None:
+        """A task begins its work at this step: 0, or that of its checkpoint."""
+        self._time.begin(index, step)
 
     def advance(self, index: int, step: int) -> None:
         """A task has reached this step."""
@@ -238,6 +278,9 @@ class OneOfMany(Progress):
     def plan(self, tasks: Sequence[Task], workers: int = 1) -> None:
         return None
 
+    def begin(self, index: int, step: int) -> None:
+        self._whole.begin(self._first + index, step)
+
     def advance(self, index: int, step: int) -> None:
         self._whole.advance(self._first + index, step)
 
@@ -260,6 +303,9 @@ class TaskProgress:
 
     progress: Progress
     index: int
+
+    def begin(self, step: int) -> None:
+        self.progress.begin(self.index, step)
 
     def advance(self, step: int) -> None:
         self.progress.advance(self.index, step)

@@ -5,15 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from unbraid.sweeps import plan as planning
-from unbraid.sweeps.grid import resolve
-from unbraid.sweeps.plan import plan
 
-from unbraid.config import to_toml
+from tests.pipeline.running import run_config
 from unbraid.evaluation.larger import next_larger
-from unbraid.pipeline.executors import execute
 from unbraid.pipeline.expand import expand
-from unbraid.progress import Silent
+from unbraid.pipeline.kinds import dictionaries
 from unbraid.storage.files import read_arrays, read_json
 from unbraid.storage.runs import Run
 
@@ -21,7 +17,7 @@ TINY = {
     "world": {"dimensions": 8, "n_features": 12, "active": 2.0},
     "training": {"steps": 10, "batch": 32},
     "mechanisms": {"sparsity": {"weight": 0.05}},
-    "scoring": {"samples": 256},
+    "evaluation": {"samples": 256},
     "sweep": {
         "dictionary.d_sae": [9, 24, 6],
         "mechanisms.sparsity.weight": [0.05, 0.2],
@@ -36,7 +32,7 @@ ONE_WORLD = {**TINY, "sweep": {path: values for path, values in TINY["sweep"].it
 
 def configs(data):
     """The configurations of the members of every stack."""
-    return [[member.experiment.to_dict() for member in group] for group in plan(expand(data, "here"))]
+    return [[member.experiment.to_dict() for member in stack.members] for stack in expand(data, "here").stacks]
 
 
 def test_partners_differ_in_their_number_of_features_alone():
@@ -45,7 +41,7 @@ def test_partners_differ_in_their_number_of_features_alone():
     assert len(partners) == 16
     for member, larger in partners.items():
         small, large = (deepcopy(stacks[stack][position]) for stack, position in (member, larger))
-        assert (small["dictionary"].pop("features"), large["dictionary"].pop("features")) in {(6, 9), (9, 24)}
+        assert (small["dictionary"].pop("d_sae"), large["dictionary"].pop("d_sae")) in {(6, 9), (9, 24)}
         assert small == large
 
 
@@ -55,9 +51,7 @@ def test_without_sizes_to_compare_there_are_no_partners():
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    made = Run.create(tmp_path_factory.mktemp("larger"), "run", to_toml(resolve(ONE_WORLD, "here")))
-    execute(made, Silent())
-    return made
+    return run_config(tmp_path_factory.mktemp("larger"), "run", ONE_WORLD)
 
 
 def test_it_is_a_score_of_every_setting_but_the_largest(run: Run):
@@ -76,19 +70,16 @@ def test_its_values_are_those_of_the_weights_on_disk(run: Run):
             score = setting["metrics"]["mmcs_larger"]
             for seed, value in enumerate(score["members"]):
                 smaller = decoders[str({**setting["setting"], "seed": seed})]
-                larger = decoders[str({**setting["setting"], "dictionary.features": 9, "seed": seed})]
+                larger = decoders[str({**setting["setting"], "dictionary.d_sae": 9, "seed": seed})]
                 assert value == pytest.approx((smaller @ larger.T).max(1).mean(), abs=1e-5)
             assert 0 < score["chance"] < score["value"] < score["ceiling"] == 1
 
 
 def test_splitting_stacks_changes_no_score(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(planning, "STACK_BYTES", 1)
-    split = Run.create(tmp_path, "split", to_toml(resolve(ONE_WORLD, "here")))
-    execute(split, Silent())
+    monkeypatch.setattr(dictionaries, "STACK_BYTES", 1)
+    split = run_config(tmp_path, "split", ONE_WORLD)
     assert len(split.stacks()) == 12
     for ours, theirs in zip(split.scores()["settings"], run.scores()["settings"], strict=True):
-        assert ours["metrics"]["mmcs_larger" if "mmcs_larger" in ours["metrics"] else "mmcs"]["members"] == (
-            pytest.approx(
-                theirs["metrics"]["mmcs_larger" if "mmcs_larger" in theirs["metrics"] else "mmcs"]["members"], abs=1e-5
-            )
-        )
+        metric = "mmcs_larger" if "mmcs_larger" in theirs["metrics"] else "mmcs"
+        expected = theirs["metrics"][metric]["members"]
+        assert ours["metrics"][metric]["members"] == pytest.approx(expected, abs=1e-5)

@@ -3,16 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from unbraid.sweeps.grid import resolve
 
-from unbraid.config import to_toml
+from tests.pipeline.running import run_config
 from unbraid.dictionaries import Relu, Stack
 from unbraid.dictionaries.mechanisms import PairOrthogonality
 from unbraid.evaluation.pair_stability import pair_stability
 from unbraid.members import stack_configs
-from unbraid.pipeline.executors import execute
-from unbraid.progress import Silent
-from unbraid.storage.runs import Run
 from unbraid.worlds import Batch, Superposition
 
 TINY = {
@@ -20,7 +16,7 @@ TINY = {
     "dictionary": {"d_sae": 6},
     "training": {"steps": 4, "batch": 64},
     "mechanisms": {"pair_orthogonality": {"share": 0.2}},
-    "scoring": {"samples": 256},
+    "evaluation": {"samples": 256},
     "sweep": {"seed": [0, 1]},
 }
 
@@ -41,7 +37,7 @@ def by_hand(orders: list[list[int]]) -> Stack:
 
 
 def stability(stack: Stack, mechanism: PairOrthogonality):
-    world = Fixed(dimensions=6, features=6, active=2.0)
+    world = Fixed(dimensions=6, n_features=6, active=2.0)
     return pair_stability(stack, world, stack_configs([mechanism] * stack.members), ["same"] * stack.members, 4, 64)
 
 
@@ -67,22 +63,17 @@ def test_a_member_alone_has_nobody_to_agree_with():
 
 
 def test_a_run_has_both_scores_with_chance_and_one_without_the_mechanism_has_neither(tmp_path):
-    run = Run.create(tmp_path, "run", to_toml(resolve(TINY, "here")))
-    execute(run, Silent())
-    (setting,) = run.scores()["settings"]
+    (setting,) = run_config(tmp_path, "run", TINY).scores()["settings"]
     for name in ("pair_overlap_steps", "pair_overlap_seeds"):
         assert 0 <= setting["metrics"][name]["value"] <= 1
         assert 0 < setting["metrics"][name]["chance"] < 1
-    plain = Run.create(tmp_path, "plain", to_toml(resolve({**TINY, "mechanisms": {"sparsity": {}}}, "here")))
-    execute(plain, Silent())
+    plain = run_config(tmp_path, "plain", {**TINY, "mechanisms": {"sparsity": {}}})
     assert "pair_overlap_steps" not in plain.scores()["settings"][0]["metrics"]
 
 
 def test_a_run_in_which_nothing_fires_has_no_pairs_and_ends_well(tmp_path):
     silent = {**TINY, "mechanisms": {"pair_orthogonality": {}, "sparsity": {"weight": 1e4}}}
     silent["training"] = {"steps": 40, "batch": 64, "learning_rate": 0.5}
-    run = Run.create(tmp_path, "silent", to_toml(resolve(silent, "here")))
-    execute(run, Silent())
-    (setting,) = run.scores()["settings"]
+    (setting,) = run_config(tmp_path, "silent", silent).scores()["settings"]
     assert setting["metrics"]["l0"]["value"] == 0
     assert "pair_overlap_steps" not in setting["metrics"]

@@ -37,10 +37,35 @@ from unbraid.storage.checkpoints import read_log
 from unbraid.storage.files import Arrays, write_arrays, write_json
 from unbraid.worlds import AnyWorld, World
 
-SECONDS_PER_PRODUCT = 1e-10
-"""Of a training step, per member and multiplication of the encoder's product; a guess."""
-SECONDS_PER_SAMPLE = 1e-4
-"""Of fitting a baseline; a guess."""
+SECONDS_PER_STEP, SECONDS_PER_MEMBER, SECONDS_PER_PRODUCT = 1e-3, 8e-4, 2.5e-10
+"""Of a training step: at least, for each member, and for each multiplication of the encoder's product.
+
+These and the following are guesses for the time left; `tests/pipeline/timings` has what stages really took.
+"""
+SECONDS_PER_CODE = 3e-8
+"""Of scoring: for each member, sample and feature."""
+SECONDS_PER_CODE_MATCHED = 6e-6
+"""The same, where features are also matched with the factors behind every token."""
+DENSE, NEAREST = 6.0, 0.1
+"""So many times as long matching takes where all features of a baseline fire at every token, or one does."""
+
+
+@dataclass(frozen=True)
+class BaselineCost:
+    """What a baseline costs: the seconds of a sample when it is fitted, and of its codes against sparse ones."""
+
+    seconds_per_sample: float = 2e-4
+    codes: float = 1.0
+
+
+BASELINE_COSTS = {
+    "kmeans": BaselineCost(1e-4, NEAREST),
+    "kmedoids": BaselineCost(1e-4, NEAREST),
+    "pca": BaselineCost(5e-5, DENSE),
+    "ica": BaselineCost(1.6e-3, DENSE),
+    "nmf": BaselineCost(5e-3, DENSE),
+    "random": BaselineCost(1e-5, DENSE),
+}
 
 
 @dataclass(frozen=True)
@@ -114,7 +139,7 @@ class TrainStack(LearningStage):
     def seconds_per_step(self) -> float:
         first = self.members[0]
         products = first.dictionary.d_sae * self.dimensions * first.training.batch
-        return 1e-3 + SECONDS_PER_PRODUCT * len(self.members) * products
+        return SECONDS_PER_STEP + len(self.members) * (SECONDS_PER_MEMBER + SECONDS_PER_PRODUCT * products)
 
     def mechanisms(self) -> dict[str, Mechanism]:
         """With the per-member hyper-parameters as tensors."""
@@ -210,7 +235,9 @@ class EvaluateStack(LearningStage):
 
     @property
     def seconds_per_step(self) -> float:
-        return 1.0 + self.samples * len(self.training.members) * 3e-5
+        members = self.training.members
+        per_code = SECONDS_PER_CODE if self.probe is None else SECONDS_PER_CODE_MATCHED
+        return 0.3 + per_code * self.samples * len(members) * members[0].dictionary.d_sae
 
     def run(self, context: Context) -> None:
         context.progress.status(f"{self.name}")
@@ -305,13 +332,19 @@ class FitBaselines(LearningStage):
 
     @property
     def seconds_per_step(self) -> float:
-        return 1.0 + SECONDS_PER_SAMPLE * sum(member.samples.n for member in self.members) / len(self.members)
+        """Of one member, about: to fit it and to score it."""
+        baseline = self.members[0].baseline
+        cost = BASELINE_COSTS.get(baseline.to_dict()["kind"], BaselineCost())
+        samples = sum(member.samples.n for member in self.members) / len(self.members)
+        per_code = SECONDS_PER_CODE if self.probe is None else SECONDS_PER_CODE_MATCHED * cost.codes
+        return 0.2 + cost.seconds_per_sample * samples + per_code * self.samples * baseline.n_components
 
     def run(self, context: Context) -> None:
         world = self.opened_world(context)
         fits: list[tuple[FittedBaseline, Scores, Tensor]] = []
         for position, member in enumerate(self.members):
-            context.progress.advance(position)
+            if self.probe is None:  # else matching, which is most of the work, comes after the last
+                context.progress.advance(position)
             fitted, seen = self._fit(member, world)
             scores = score(fitted, world, self.samples)
             fits.append((fitted, scores, seen))

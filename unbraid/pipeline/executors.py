@@ -208,6 +208,10 @@ class _PipeProgress(Progress):
         super().__init__()
         self._pipe, self._stop, self._signals = pipe, stop, signals
 
+    def begin(self, index: int, step: int) -> None:
+        self._signals.received = self._stop.value or None
+        _send(self._pipe, "begin", index, step)
+
     def advance(self, index: int, step: int) -> None:
         self._signals.received = self._stop.value or None
         _send(self._pipe, "advance", index, step)

@@ -41,8 +41,14 @@ from unbraid.worlds.text import Text
 
 NOT_OF_THE_MODEL = ("training", "evaluation", "seed")
 """What the table [model] holds beside the architecture."""
-SECONDS_PER_PRODUCT = 2e-10
-"""Of a training step, per multiplication there and twice back; a guess."""
+SECONDS_PER_PRODUCT = 5e-11
+"""Of a multiplication in a model, on one thread; a guess, as all that is said here of seconds (`tests/pipeline/timings`)."""
+SECONDS_PER_MODEL_STEP, SECONDS_PER_TEXT_STEP = 3e-3, 1.5e-2
+"""Of a training step beside its multiplications, on stories and on a text."""
+SECONDS_PER_STORY_WRITTEN = 2e-5
+SECONDS_PER_TOKEN_PROBED = 1e-4
+SECONDS_PER_TEXT_MODEL = 3.0
+"""Of looking at the heads of a language model, and of having it write."""
 MOSTLY_RIGHT = 0.95
 WRITTEN = 120
 """So many tokens the first member of each setting goes on for."""
@@ -90,14 +96,13 @@ class TrainModels(Stage):
 
     @property
     def seconds_per_step(self) -> float:
-        return 5e-3 + len(self.members) * SECONDS_PER_PRODUCT * self._products()
+        """There and twice back."""
+        return SECONDS_PER_MODEL_STEP + len(self.members) * 3 * self.forward_seconds(self.members[0].training.batch)
 
-    def _products(self) -> float:
-        """There and twice back; on a text every token is also compared with the whole vocabulary."""
-        first = self.members[0]
-        compared = first.model.width * len(self.world.vocabulary) if isinstance(self.world, Text) else 0
-        tokens = first.training.batch * self.world.length
-        return 3.0 * tokens * (first.model.cost(self.world.length).products + compared)
+    def forward_seconds(self, sequences: int) -> float:
+        """About what one model takes to read so many sequences."""
+        products = self.members[0].model.cost(self.world.length).products
+        return SECONDS_PER_PRODUCT * sequences * self.world.length * products
 
     def start(self) -> ModelState:
         return ModelState.start(self.members[0].model, self.world, [member.seed for member in self.members])
@@ -176,6 +181,15 @@ class TrainTextModels(TrainModels):
         assert isinstance(self.world, Text)
         return {**super().config, "text": self.world.tokenized.fingerprint}
 
+    @property
+    def seconds_per_step(self) -> float:
+        return SECONDS_PER_TEXT_STEP + len(self.members) * 3 * self.forward_seconds(self.members[0].training.batch)
+
+    def forward_seconds(self, sequences: int) -> float:
+        """Every token is also compared with the whole vocabulary."""
+        compared = self.members[0].model.width * len(self.world.vocabulary)
+        return super().forward_seconds(sequences) + SECONDS_PER_PRODUCT * sequences * self.world.length * compared
+
     def loop(self, context: Context) -> ModelTrainingLoop:
         return TextModelTrainingLoop(self, context)
 
@@ -238,7 +252,11 @@ class EvaluateModels(Stage):
 
     @property
     def seconds_per_step(self) -> float:
-        return 2.0 + 2.0 * len(self.training.members)
+        """All stories once; those on which heads are looked at once more for every head, without it."""
+        model = self.training.members[0].model
+        ablated = model.layers * len(model.head_labels) + 2
+        answers = self.training.forward_seconds(self.evaluation.stories)
+        return 0.1 + len(self.training.members) * (answers + ablated * self.training.forward_seconds(self.evaluation.heads))
 
     def run(self, context: Context) -> None:
         context.progress.status(self.name)
@@ -277,6 +295,10 @@ class EvaluateTextModels(EvaluateModels):
     """
 
     kind = "evaluate-text-models"
+
+    @property
+    def seconds_per_step(self) -> float:
+        return len(self.training.members) * SECONDS_PER_TEXT_MODEL + super().seconds_per_step
 
     def run(self, context: Context) -> None:
         context.progress.status(self.name)
@@ -339,7 +361,8 @@ class CaptureActivations(Stage):
 
     @property
     def seconds_per_step(self) -> float:
-        return 1.0 + 1e-3 * self.capture.stories
+        stories = self.capture.stories
+        return 0.1 + self.training.forward_seconds(stories) + SECONDS_PER_STORY_WRITTEN * stories
 
     @property
     def world(self) -> Stories:
@@ -377,6 +400,10 @@ class ProbeFactors(Stage):
     @property
     def inputs(self) -> tuple[Stage, ...]:
         return (self.captured,)
+
+    @property
+    def seconds_per_step(self) -> float:
+        return 0.1 + SECONDS_PER_TOKEN_PROBED * self.samples
 
     def run(self, context: Context) -> None:
         concepts = Concepts.of(self.captured.opened(context), self.samples)

@@ -93,7 +93,7 @@ class TrainingLoop(ABC, Generic[State, Output]):
             self.state.step = checkpoint.step
             self._worked = checkpoint.facts["seconds"]
         self._began = time.monotonic()
-        self.progress.advance(self.state.step)
+        self.progress.begin(self.state.step)
         with (
             Log(self.folder / "log.jsonl", keep=checkpoint.facts["log"]["bytes"] if checkpoint else 0) as log,
             self.context.signals.patience(),

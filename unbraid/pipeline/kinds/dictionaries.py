@@ -230,7 +230,8 @@ class DictionaryExperiment(LearnsDictionaries):
 
     @property
     def n_planted(self) -> int:
-        return len(self.world.directions)
+        """Known without planting them: a sweep is expanded in a moment, however large its worlds."""
+        return self.world.n_features if isinstance(self.world, Superposition) else 0
 
     def dictionary_world(self) -> World | None:
         return self.world if self.baseline is None else None

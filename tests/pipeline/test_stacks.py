@@ -1,29 +1,29 @@
-"""Which members train together: equal but for seeds and per_member_fields."""
+"""Which members train together: equal but for seeds and per-member hyper-parameters."""
 
 import json
 import sys
 from subprocess import run
 
 import pytest
-from unbraid.sweeps import plan as planning
-from unbraid.sweeps.plan import plan
 
 from unbraid.dictionaries import ACTIVATIONS
 from unbraid.dictionaries.variational import SLABS
 from unbraid.pipeline.expand import expand
+from unbraid.pipeline.kinds import dictionaries
 
 
 def sizes(sweep: dict[str, list[object]]) -> list[int]:
-    return [len(group) for group in plan(expand({"mechanisms": {"sparsity": {}}, "sweep": sweep}, "here"))]
+    plan = expand({"mechanisms": {"sparsity": {}}, "sweep": sweep}, "here")
+    return [len(stack.members) for stack in plan.stacks]
 
 
-def test_seeds_and_knobs_share_a_stack():
-    per_member_fields = {
+def test_seeds_and_per_member_hyper_parameters_share_a_stack():
+    sweep = {
         "mechanisms.sparsity.weight": [0.1, 0.2],
         "training.learning_rate": [1e-3, 1e-2],
         "seed": [0, 1, 2],
     }
-    assert sizes(per_member_fields) == [12]
+    assert sizes(sweep) == [12]
 
 
 @pytest.mark.parametrize(
@@ -42,19 +42,39 @@ def test_everything_else_makes_stacks_of_its_own(path: str, values: list[object]
 
 
 def test_a_stack_too_large_is_split_and_nobody_is_lost(monkeypatch: pytest.MonkeyPatch):
-    members = expand({"sweep": {"seed": list(range(7))}}, "here")
-    monkeypatch.setattr(planning, "STACK_BYTES", 3 * planning.member_bytes(members[0]))
-    groups = plan(members)
-    assert [len(group) for group in groups] == [3, 3, 1]
-    assert [member for group in groups for member in group] == members
+    data = {"sweep": {"seed": list(range(7))}}
+    monkeypatch.setattr(dictionaries, "STACK_BYTES", 3 * expand(data, "here").first.memory())
+    plan = expand(data, "here")
+    assert [len(stack.members) for stack in plan.stacks] == [3, 3, 1]
+    assert tuple(member for stack in plan.stacks for member in stack.members) == plan.members
 
 
-def test_small_models_are_taught_together_and_large_ones_one_by_one():
+def test_small_models_are_trained_together_and_large_ones_one_by_one():
     """A batch of 8 stories of `one_fact`, at most 90 tokens, has 8 · 90 · d_model numbers."""
-    data = {"world": {"kind": "stories"}, "teaching": {"batch": 8}, "sweep": {"seed": list(range(20))}}
-    small, large = (expand({**data, "model": {"d_model": width, "heads": 4}}, "here") for width in (88, 96))
-    assert [len(stack) for stack in plan(small)] == [16, 4]
-    assert [len(stack) for stack in plan(large)] == [1] * 20
+    for width, sizes in ((88, [16, 4]), (96, [1] * 20)):
+        model = {"d_model": width, "heads": 4, "training": {"batch": 8}}
+        plan = expand({"kind": "models", "model": model, "sweep": {"seed": list(range(20))}}, "here")
+        assert [len(stack.members) for stack in plan.stacks] == sizes
+
+
+def test_baselines_of_one_kind_and_world_share_a_stack_whatever_their_samples():
+    sweep = {"baseline": [{"kind": "kmeans"}, {"kind": "pca"}], "samples.n": [40, 300], "world.seed": [0, 1]}
+    plan = expand({"baseline": {"kind": "pca"}, "sweep": sweep}, "here")
+    assert [len(stack.members) for stack in plan.stacks] == [2, 2, 2, 2]
+    assert {member.experiment.samples.n for member in plan.stacks[0].members} == {40, 300}
+
+
+def test_a_stack_is_named_by_its_settings_and_seeds():
+    """As a person reads it: "top-k · seed 3", "top-k · 5 seeds", and of several settings how many they are."""
+    cases = {"l1": {}, "top-k": {"dictionary": {"activation": {"kind": "topk", "k": 2}}}}
+    one, many = (expand({"cases": cases, "sweep": {"seed": seeds}}, "here") for seeds in ([3], [0, 1]))
+    assert [stack.name for stack in one.stacks] == ["l1 · seed 0/3", "top-k · seed 0/3"]
+    assert [stack.name for stack in many.stacks] == ["l1 · 2 seeds", "top-k · 2 seeds"]
+    sweep = {"training.learning_rate": [1e-3, 1e-2], "seed": [0, 1]}
+    (mixed,) = expand({"sweep": sweep}, "here").stacks
+    assert mixed.name == "2 settings from learning_rate 0.001 · 2 seeds"
+    assert mixed.names[-1] == "learning_rate 0.01 · seed 0/1"
+    assert mixed.shown == (0, 2), "the first member of each setting"
 
 
 RULES = [
@@ -65,20 +85,18 @@ RULES = [
 STEPS = """
 import json, sys
 from pathlib import Path
-from unbraid.sweeps.grid import expand
-from unbraid.sweeps.plan import member_bytes
+from unbraid.pipeline.expand import expand
 from unbraid.dictionaries.training.fit import advance, inputs_of
 from unbraid.dictionaries.training.step import State
 
 def train(features, batch):
     trained = {"d_sae": features, "activation": json.loads(sys.argv[1])}
     world = {"dimensions": 256, "n_features": 64}
-    [member] = expand({"world": world, "dictionary": trained, "training": {"batch": batch}}, "here")
-    one = member.experiment
-    state = State.start(one.dictionary, one.dimensions, {}, [0])
+    experiment = expand({"world": world, "dictionary": trained, "training": {"batch": batch}}, "here").first
+    state = State.start(experiment.dictionary, experiment.dimensions, {}, [0])
     for step in range(2):
-        advance(state, inputs_of(one.world, one.training)(step), one.training, {})
-    return member_bytes(member)
+        advance(state, inputs_of(experiment.world, experiment.training)(step), experiment.training, {})
+    return experiment.memory()
 
 def kilobytes(name):
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -110,5 +128,5 @@ def test_what_is_planned_counts_what_the_rule_holds(kind: str, held: int):
     f, d, b, n = 1000, 50, 200, 60
     world = {"dimensions": d, "n_features": n}
     trained = {"d_sae": f, "activation": {"kind": kind}}
-    [member] = expand({"world": world, "dictionary": trained, "training": {"batch": b}}, "here")
-    assert planning.member_bytes(member) == 4 * (8 * f * d + held * b * f + 3 * b * d + 3 * n * f + n * d)
+    experiment = expand({"world": world, "dictionary": trained, "training": {"batch": b}}, "here").first
+    assert experiment.memory() == 4 * (8 * f * d + held * b * f + 3 * b * d + 3 * n * f + n * d)

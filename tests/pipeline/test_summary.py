@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from unbraid.pipeline.summary import COMPARED, label, summarise
+from unbraid.config.sweep import label
+from unbraid.pipeline.expand import expand
+from unbraid.pipeline.summary import COMPARED, summarize
 from unbraid.storage.files import write_json
 from unbraid.storage.runs import Run
 
@@ -21,10 +23,10 @@ def write_stack(run: Run, index: int, members: list[tuple[dict[str, object], int
 
 def test_settings_gather_their_members_across_stacks_and_are_compared_by_seed(tmp_path: Path):
     run = Run(tmp_path)
-    (tmp_path / "config.toml").write_text('[sweep]\n"mechanisms.sparsity.weight" = [0.2, 0.1]\nseed = [0, 1]\n')
+    plan = expand({"sweep": {"mechanisms.sparsity.weight": [0.2, 0.1], "seed": [0, 1]}}, "here")
     write_stack(run, 0, [(LIGHT, 0), (HEAVY, 0)], [0.5, 0.7])
     write_stack(run, 1, [(HEAVY, 1), (LIGHT, 1)], [0.9, 0.6])
-    summary = summarise(run)
+    summary = summarize(run, plan.members)
     assert [setting["label"] for setting in summary["settings"]] == ["weight 0.2", "weight 0.1"]  # as they were swept
     second, first = summary["settings"]
     assert first["metrics"]["mmcs"]["value"] == pytest.approx(0.55)
@@ -45,21 +47,21 @@ def test_labels_say_what_was_swept():
     assert label({}) == "the one setting"
 
 
-def differences(run: Run, head: str, swept: str, metric: str) -> list[dict[str, Any]]:
+def differences(run: Run, kind: str, swept: str, metric: str) -> list[dict[str, Any]]:
     """Of two cases on two worlds, first of the one and then of the other case: each world costs .4, each case .1."""
-    (run.path / "config.toml").write_text(f'{head}[cases.none]\n[cases.other]\n[sweep]\n"{swept}" = [3, 5]\n')
+    plan = expand({"kind": kind, "cases": {"none": {}, "other": {}}, "sweep": {swept: [3, 5]}}, "here")
     settings = [{"case": case, swept: value} for case in ("none", "other") for value in (3, 5)]
     write_stack(run, 0, [(setting, 0) for setting in settings], [0.9, 0.5, 0.8, 0.4])
-    return [one for one in summarise(run)["differences"] if one["metric"] == metric]
+    return [entry for entry in summarize(run, plan.members)["differences"] if entry["metric"] == metric]
 
 
 def test_models_are_compared_with_the_first_of_the_same_world(tmp_path: Path):
-    found = differences(Run(tmp_path), '[world]\nkind = "stories"\n', "world.rounds", "accuracy")
-    assert [(one["setting"], one["reference"]) for one in found] == [(2, 0), (3, 1)]
-    assert [one["value"] for one in found] == pytest.approx([-0.1, -0.1])
+    entries = differences(Run(tmp_path), "models", "world.rounds", "accuracy")
+    assert [(entry["setting"], entry["reference"]) for entry in entries] == [(2, 0), (3, 1)]
+    assert [entry["value"] for entry in entries] == pytest.approx([-0.1, -0.1])
 
 
 def test_dictionaries_are_compared_with_the_first_of_all(tmp_path: Path):
-    found = differences(Run(tmp_path), "", "world.dimensions", "mmcs")
-    assert [(one["setting"], one["reference"]) for one in found] == [(1, 0), (2, 0), (3, 0)]
-    assert [one["value"] for one in found] == pytest.approx([-0.4, -0.1, -0.5])
+    entries = differences(Run(tmp_path), "dictionaries", "world.dimensions", "mmcs")
+    assert [(entry["setting"], entry["reference"]) for entry in entries] == [(1, 0), (2, 0), (3, 0)]
+    assert [entry["value"] for entry in entries] == pytest.approx([-0.4, -0.1, -0.5])

@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from unbraid.sweeps.grid import resolve
 
 from unbraid.config.sweep import at_scale
 from unbraid.errors import UserError
+from unbraid.pipeline.expand import expand
 
 BASE: dict[str, Any] = {
     "training": {"steps": 5, "batch": 16},
@@ -35,10 +35,10 @@ def test_a_configuration_without_scales_is_itself():
 
 
 def test_the_resolved_configuration_keeps_the_name_and_is_its_own_base():
-    resolved = resolve(at_scale(BASE, "large", "here"), "here")
+    resolved = expand(at_scale(BASE, "large", "here"), "here").config
     assert (resolved["scale"], resolved["training"]["steps"]) == ("large", 50)
     assert "scales" not in resolved
-    assert resolve(at_scale(resolved, None, "here"), "here") == resolved
+    assert expand(at_scale(resolved, None, "here"), "here").config == resolved
 
 
 @pytest.mark.parametrize(
@@ -61,4 +61,4 @@ def test_a_wrong_scale_is_refused_in_a_sentence(data: dict[str, Any], name: str 
 
 def test_a_wrong_setting_inside_a_scale_is_refused_as_anywhere():
     with pytest.raises(UserError, match=r"no setting 'training.stesp'; did you mean 'steps'"):
-        resolve(at_scale({"scales": {"large": {"training": {"stesp": 3}}}}, "large", "here"), "here")
+        expand(at_scale({"scales": {"large": {"training": {"stesp": 3}}}}, "large", "here"), "here")

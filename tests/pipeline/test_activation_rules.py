@@ -1,17 +1,14 @@
-"""Every kind of dictionary through a whole run: saved, stopped, gone on with to the same bits, and loaded for use."""
+"""Every activation rule through a whole run: saved, stopped, resumed to the same bits, and loaded for use."""
 
-import shutil
 from pathlib import Path
 
 import pytest
 import torch
-from unbraid.sweeps.grid import resolve
 
-from unbraid.config import JsonDict, to_toml
+from tests.pipeline.running import Dying, Killed, create, finish, results, run_config
+from unbraid.config import JsonDict
 from unbraid.dictionaries import ACTIVATIONS
-from unbraid.pipeline.executors import execute
 from unbraid.pipeline.trained import load_stack
-from unbraid.progress import Silent
 from unbraid.storage.files import read_arrays
 from unbraid.storage.runs import Run
 
@@ -21,8 +18,8 @@ CONFIG: JsonDict = {
     "world": {"dimensions": 6, "n_features": 9, "active": 2.0},
     "dictionary": {"d_sae": 8, "pre_bias": True},
     "training": {"steps": 8, "batch": 16, "learning_rate": 0.02},
-    "scoring": {"samples": 64},
-    "saving": {"checkpoint_every": 5, "log_every": 2},
+    "evaluation": {"samples": 64},
+    "checkpoints": {"every": 5, "log_every": 2},
     "cases": {**CASES, "matryoshka": {"mechanisms": {"matryoshka": {}, "sparsity": {}}}},
     "sweep": {"seed": [0, 1]},
 }
@@ -31,9 +28,7 @@ RESULTS = ("weights.safetensors", "log.jsonl", "scores.json", "tables.safetensor
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    run = Run.create(tmp_path_factory.mktemp("runs"), "whole", to_toml(resolve(CONFIG, "here")))
-    execute(run, Silent())
-    return run
+    return run_config(tmp_path_factory.mktemp("runs"), "whole", CONFIG)
 
 
 def test_every_case_is_a_setting_with_its_name(finished: Run):
@@ -41,16 +36,15 @@ def test_every_case_is_a_setting_with_its_name(finished: Run):
     assert all(len(setting["members"]) == 2 for setting in finished.scores()["settings"])
 
 
-def test_stopped_half_way_it_ends_with_the_same_bits(finished: Run, tmp_path: Path):
-    stopped = Run(Path(shutil.copytree(finished.path, tmp_path / "stopped")))
-    for folder in stopped.stacks():
-        for path in [*folder.glob("checkpoints/step-000000008*"), *(folder / name for name in RESULTS[::3])]:
-            path.unlink()
-        (folder / "scores.json").unlink()
-        assert len(list(folder.glob("checkpoints/*.json"))) == 1
-    execute(stopped, Silent())
-    for before, after in zip(finished.stacks(), stopped.stacks(), strict=True):
-        assert all((before / name).read_bytes() == (after / name).read_bytes() for name in RESULTS)
+@pytest.mark.parametrize("case", CONFIG["cases"])
+def test_stopped_after_a_checkpoint_it_ends_with_the_same_bits(case: str, finished: Run, tmp_path: Path):
+    stopped = create(tmp_path, "stopped", {**CONFIG, "cases": {case: CONFIG["cases"][case]}})
+    with pytest.raises(Killed):
+        finish(stopped, Dying(f"{case} · 2 seeds · training", 7))
+    assert [path.stem for path in stopped.cache.glob("*/checkpoints/*.json")] == ["step-000000005"]
+    index = list(CONFIG["cases"]).index(case)
+    expected = results(finished, *RESULTS)
+    assert results(finish(stopped), *RESULTS) == {f"00/{name}": expected[f"{index:02d}/{name}"] for name in RESULTS}
 
 
 def test_a_loaded_stack_has_all_the_rule_owns(finished: Run):
