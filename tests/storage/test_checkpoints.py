@@ -166,7 +166,8 @@ def test_arrays_whose_card_was_never_written_do_not_count(folder):
     arrays_of(folder, 30).write_bytes(arrays_of(folder, 20).read_bytes())
     found, damaged = load_latest(folder, KEY)
     assert_is(found, 20)
-    assert damaged == []
+    [sentence] = damaged
+    assert "step-000000030 has no JSON file" in sentence
     save_checkpoint(folder, checkpoint(40), KEY)
     assert not arrays_of(folder, 30).exists()
 
@@ -205,7 +206,7 @@ def test_a_save_stopped_at_any_of_its_flushes_leaves_a_whole_checkpoint(folder, 
             save_checkpoint(folder, checkpoint(30), KEY)
     found, damaged = load_latest(folder, KEY)
     assert_is(found, 30 if calls == 4 else 20)
-    assert damaged == []
+    assert ["step-000000030 has no JSON file" in sentence for sentence in damaged] == [True] * (calls in (2, 3))
     save_checkpoint(folder, checkpoint(40), KEY)
     assert_is(load_latest(folder, KEY)[0], 40)
 

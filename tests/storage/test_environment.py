@@ -2,15 +2,18 @@
 
 from pathlib import Path
 
+import pytest
 import torch
 
 from unbraid.storage.environment import PACKAGES, environment
-from unbraid.storage.files import read_json, write_json
+from unbraid.storage.files import Damaged, write_sealed
 from unbraid.storage.runs import Run
+
+FACTS = {"kind": "dictionaries", "leading": "mmcs", "sections": []}
 
 
 def test_versions_threads_and_commit_are_noted(tmp_path: Path):
-    noted = read_json(Run.create(tmp_path, "one", "").path / "environment.json")
+    noted = Run.create(tmp_path, "one", "", FACTS).environment()
     assert noted == environment()
     assert set(noted["packages"]) == set(PACKAGES)
     assert noted["packages"]["torch"] == torch.__version__
@@ -18,7 +21,15 @@ def test_versions_threads_and_commit_are_noted(tmp_path: Path):
 
 
 def test_only_what_has_changed_is_told(tmp_path: Path):
-    run = Run.create(tmp_path, "one", "")
+    run = Run.create(tmp_path, "one", "", FACTS)
     assert run.environment_changes() == []
-    write_json(run.path / "environment.json", {**environment(), "threads": 99})
+    write_sealed(run.path / "environment.json", {**environment(), "threads": 99})
     assert run.environment_changes() == [f"threads was 99 and is now {torch.get_num_threads()}"]
+
+
+def test_a_changed_note_is_refused_with_what_to_do(tmp_path: Path):
+    run = Run.create(tmp_path, "one", "", FACTS)
+    path = run.path / "environment.json"
+    path.write_bytes(path.read_bytes().replace(b'"threads": ', b'"threads": 1'))
+    with pytest.raises(Damaged, match=r"environment\.json is damaged.*; put the file back, or start another run: `unb"):
+        run.environment_changes()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unbraid.errors import UserError
-from unbraid.storage.checksums import check_complete, names, reseal, seal, verify
+from unbraid.storage.checksums import check_complete, names, resealing, seal, verify
 from unbraid.storage.files import (
     Damaged,
     json_bytes,
@@ -222,11 +222,54 @@ def test_a_damaged_list_of_checksums_is_noticed(folder):
 
 
 def test_files_written_later_are_taken_into_the_list(folder):
-    write_json(folder / "scores.json", {"values": [4]})
-    write_bytes(folder / "figures" / "a.png", b"png")
-    reseal(folder, "scores.json", "figures")
+    with resealing(folder, "scores.json", "figures"):
+        write_json(folder / "scores.json", {"values": [4]})
+        write_bytes(folder / "figures" / "a.png", b"png")
     assert read_json(folder / "scores.json") == {"values": [4]}
     assert "figures/a.png" in verify(folder)["files"]
+
+
+def test_a_kill_while_files_are_written_later_leaves_nothing_that_looks_damaged(folder):
+    """A generator that is never resumed is what a kill leaves."""
+    killed = resealing(folder, "scores.json")
+    killed.__enter__()
+    write_json(folder / "scores.json", {"values": [4]})
+    assert read_json(folder / "scores.json") == {"values": [4]}
+    assert "scores.json" not in verify(folder)["files"]
+    with resealing(folder, "scores.json"):
+        write_json(folder / "scores.json", {"values": [5]})
+    assert "scores.json" in verify(folder)["files"]
+
+
+def test_a_failure_while_files_are_written_later_lists_no_damage(folder):
+    """What was damaged before is not listed as it is found."""
+    path = folder / "scores.json"
+    path.write_bytes(path.read_bytes().replace(b"2", b"3"))
+    with pytest.raises(KeyboardInterrupt), resealing(folder, "scores.json"):
+        raise KeyboardInterrupt
+    with pytest.raises(Damaged, match=r"scores\.json is damaged"):
+        read_json(path)
+
+
+def test_a_list_that_changes_within_a_tick_of_the_clock_is_read_again(folder, monkeypatch):
+    """Same size and same time, as two writes in quick succession have."""
+    path = folder / "checksums.json"
+    before = path.stat()
+    assert read_json(folder / "scores.json") == {"values": [1, 2]}
+    with resealing(folder, "scores.json"):
+        write_json(folder / "scores.json", {"values": [1, 3]})
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+    assert read_json(folder / "scores.json") == {"values": [1, 3]}
+
+
+@pytest.mark.parametrize(
+    "content", [b'{"a": "\\ud800", "sha256": ""}', b'{"a": ' + b"[" * 900 + b"]" * 900 + b', "sha256": ""}']
+)
+def test_json_that_we_could_not_have_written_is_refused_by_name(path, content):
+    path.write_bytes(content)
+    with pytest.raises(Damaged, match=r"file\.bin is damaged"):
+        read_sealed(path, "a")
 
 
 def test_what_killed_writers_left_can_be_removed(folder):

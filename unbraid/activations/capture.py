@@ -26,6 +26,7 @@ from unbraid.activations.shards import (
     check_same_origin,
     read_manifest,
     weights_fingerprint,
+    whole_shards,
     write_shard,
 )
 from unbraid.activations.sites import Site, find_site, read_site
@@ -252,14 +253,12 @@ def _begin(folder: Path, origin: Origin, progress: Progress) -> Manifest:
         return manifest
     manifest = read_manifest(folder)
     check_same_origin(manifest.origin, origin, folder)
-    whole = [
-        (folder / shard.file).is_file() and (folder / shard.file).stat().st_size == shard.bytes
-        for shard in manifest.shards
-    ]
-    finished = whole.index(False) if False in whole else len(whole)
+    whole = whole_shards(folder, manifest)
+    if len(whole) < len(manifest.shards):
+        progress.say(f"{folder / manifest.shards[len(whole)].file} is missing or damaged; it is captured again")
     if manifest.shards:
-        progress.say(f"{folder} holds {finished} finished shards; going on from there")
-    return manifest.model_copy(update={"shards": manifest.shards[:finished]})
+        progress.say(f"{folder} holds {len(whole)} finished shards; going on from there")
+    return manifest.model_copy(update={"shards": whole})
 
 
 def _row_bytes(dtype: Dtype, width: int) -> int:

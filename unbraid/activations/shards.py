@@ -1,6 +1,6 @@
 """Activations on disk: shards, the manifest of a folder of them, and the shuffled order of their rows.
 
-    manifest.json       where the activations come from, and the checksum of every shard
+    manifest.json       where the activations come from, the checksum of every shard, and one of itself
     00000.safetensors   activations (t d), float32 or bfloat16 · tokens, positions, documents (t), int32
 
 A row is a token: its id, its position in the window the model saw, and its document. Only the rows that are asked for
@@ -24,7 +24,7 @@ from unbraid.axes import Float, Int, Tensor
 from unbraid.config import Config, check
 from unbraid.errors import UserError
 from unbraid.randomness import stream
-from unbraid.storage.files import read_object, write_bytes, write_json
+from unbraid.storage.files import Damaged, read_sealed, write_bytes, write_sealed
 
 MANIFEST = "manifest.json"
 Dtype = Literal["float32", "bfloat16"]
@@ -110,14 +110,19 @@ class Manifest(Config):
         return hashlib.sha256("".join(shard.sha256 for shard in self.shards).encode()).hexdigest()[:16]
 
     def write(self, folder: Path) -> None:
-        write_json(folder / MANIFEST, self.model_dump(mode="json"))
+        write_sealed(folder / MANIFEST, self.model_dump(mode="json"))
 
 
 def read_manifest(folder: Path) -> Manifest:
+    """What the folder holds; one whose manifest is not exactly as it was written is refused."""
     if not (folder / MANIFEST).is_file():
         problem = "is not a folder of shards" if folder.is_dir() else "there is no such folder"
         raise UserError(f"{folder}: {problem} (no {MANIFEST}); accepted: what `unbraid capture` has written")
-    return check(Manifest, read_object(folder / MANIFEST, "format", "origin", "shards"), str(folder / MANIFEST))
+    try:
+        content = read_sealed(folder / MANIFEST, "format", "origin", "shards")
+    except Damaged as problem:
+        raise Damaged(f"{problem}; put the file back, or remove {folder} and capture again") from None
+    return check(Manifest, content, str(folder / MANIFEST))
 
 
 def check_same_origin(stored: Origin, asked: Origin, folder: Path) -> None:
@@ -220,6 +225,18 @@ class Shards:
         return [(int(number), np.flatnonzero(numbers == number)) for number in np.unique(numbers)]
 
 
+def whole_shards(folder: Path, manifest: Manifest) -> tuple[Shard, ...]:
+    """The shards before the first that is missing or not the file that was written."""
+    whole: list[Shard] = []
+    for shard in manifest.shards:
+        try:
+            check_checksum(folder, shard)
+        except UserError:
+            break
+        whole.append(shard)
+    return tuple(whole)
+
+
 def check_checksum(folder: Path, shard: Shard) -> None:
     """Raise where a shard is not the file that was written."""
     digest = hashlib.sha256()
@@ -228,13 +245,13 @@ def check_checksum(folder: Path, shard: Shard) -> None:
             while block := file.read(BLOCK_BYTES):
                 digest.update(block)
     except OSError as problem:
-        raise UserError(f"cannot read {folder / shard.file}: {problem.strerror}") from None
+        raise Damaged(f"cannot read {folder / shard.file}: {problem.strerror}") from None
     if digest.hexdigest() != shard.sha256:
         raise _damaged(folder / shard.file)
 
 
-def _damaged(path: Path) -> UserError:
-    return UserError(
+def _damaged(path: Path) -> Damaged:
+    return Damaged(
         f"{path} is damaged or not the shard of this capture (its checksum does not match); accepted: the file as it "
         "was written (remove it and give the same `unbraid capture` command again to make it anew)"
     )

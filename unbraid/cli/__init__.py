@@ -14,6 +14,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -87,7 +88,7 @@ def resume(name: RunArgument, runs: RunsOption = RUNS, quiet: QuietOption = Fals
     """Resume a run that was stopped or killed; it ends with the same bits as one never stopped."""
     from unbraid.storage.runs import find_run
 
-    _work(find_run(name, runs), None, quiet)
+    _work(find_run(name, runs, to_finish=True), None, quiet)
 
 
 @app.command("list")
@@ -112,10 +113,11 @@ def show(
     from unbraid.storage.runs import find_run
 
     found = find_run(name, runs)
-    if as_json:
-        typer.echo(run_as_json(found))
-    else:
-        print_run(found)
+    with found.advice():
+        if as_json:
+            typer.echo(run_as_json(found))
+        else:
+            print_run(found)
 
 
 @app.command()
@@ -135,10 +137,12 @@ def report(
     path = output or beside / "report.html"
     if not path.name or path.is_dir():
         raise UserError(f"-o {str(output)!r} is not a file; accepted: where to write one, for example report.html")
-    written = write_report(found, path)
-    for run in found:
-        if path.resolve().parent == run.path.resolve():
-            run.add(path.name, "figures")
+    with ExitStack() as stack:
+        for run in found:
+            stack.enter_context(run.advice())
+            if path.resolve().parent == run.path.resolve():
+                stack.enter_context(run.adding(path.name, "figures"))
+        written = write_report(found, path)
     typer.echo(written)
 
 
@@ -165,21 +169,21 @@ def evaluate(
     """Evaluate a run's dictionaries on a language model: loss recovered, sparse probing, first-letter absorption."""
     from unbraid.config import check
     from unbraid.evaluation.language_model.config import LanguageModelEvaluation
-    from unbraid.pipeline.language_model_stage import check_finished, evaluate_run
+    from unbraid.pipeline.language_model_stage import evaluate_run
     from unbraid.progress import Task, TaskProgress, for_terminal
     from unbraid.reports.language_model_scores import print_scores
-    from unbraid.storage.files import json_bytes, write_json
+    from unbraid.storage.files import json_bytes
     from unbraid.storage.runs import LANGUAGE_MODEL, find_run
 
     on = {"model": model, "text": str(text), "labels": [str(path) for path in labels or []], "site": site}
     asked = {**on, "tokens": tokens, "texts": texts, "context": context, "letters": letters}
     config, run = check(LanguageModelEvaluation, asked, "unbraid evaluate"), find_run(name, runs)
-    with run.locked(), for_terminal(quiet) as progress:
-        check_finished(run)
+    with run.locked(), run.advice(), for_terminal(quiet) as progress:
+        run.check_finished()
         progress.plan([Task("evaluation", "language-model", config.steps, 1.0)])
         scores = evaluate_run(run, config, _worlds(run), TaskProgress(progress, 0))
-        write_json(run.path / LANGUAGE_MODEL, scores)
-        run.add(LANGUAGE_MODEL)
+        with run.adding(LANGUAGE_MODEL):
+            run.set_on_language_model(scores)
     if as_json:
         typer.echo(json_bytes(scores).decode().rstrip("\n"))
     elif not quiet:
@@ -374,10 +378,11 @@ def _work(run: "Run", plan: "Plan | None", quiet: bool) -> None:
     from unbraid.progress import for_terminal
     from unbraid.reports.run_summary import print_summary
 
-    with for_terminal(quiet) as progress:
+    with run.advice(), for_terminal(quiet) as progress:
         finish(run, plan, progress, run.resume_command)
     if not quiet:
-        print_summary(run)
+        with run.advice():
+            print_summary(run)
     typer.echo(run.path)
 
 

@@ -9,7 +9,7 @@ a vector for each head, they are concatenated.
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import ClassVar
@@ -26,12 +26,14 @@ from unbraid.activations.shards import (
     check_same_origin,
     read_manifest,
     weights_fingerprint,
+    whole_shards,
     write_shard,
 )
 from unbraid.axes import Float, Tensor
 from unbraid.config import Config, suggest
 from unbraid.errors import UserError
 from unbraid.models import ModelConfig, Models, start_models
+from unbraid.storage.files import Damaged
 from unbraid.worlds.stories import Stories, StoryBatch
 
 SPLIT = "capture"
@@ -72,10 +74,16 @@ def check_site(config: ActivationsConfig, model: ModelConfig) -> None:
 
 
 @torch.no_grad()
-def capture_model(model: Models, world: Stories, config: ActivationsConfig, folder: Path) -> Shards:
-    """Make the shards of a single model that are not in the folder yet."""
+def capture_model(
+    model: Models,
+    world: Stories,
+    config: ActivationsConfig,
+    folder: Path,
+    say: Callable[[str], None] = print,
+) -> Shards:
+    """Make the shards of a single model that are not in the folder yet; says what of it is damaged."""
     starts = range(0, config.stories, SHARD_STORIES)
-    manifest = _begin(folder, _origin(model, world, config))
+    manifest = _begin(folder, _origin(model, world, config), say)
     for number, start in enumerate(starts):
         if number >= len(manifest.shards):
             batches = [_tensors(model, config.site, *batch) for batch in _batches(world, start, config.stories)]
@@ -148,12 +156,19 @@ def _width(model: Models, world: Stories, site: str) -> int:
     return _activations(model, site, first_story).shape[-1]
 
 
-def _begin(folder: Path, origin: Origin) -> Manifest:
-    """The manifest in the folder, or a new one."""
-    if not (folder / MANIFEST).is_file():
-        manifest = Manifest(origin=origin)
-        manifest.write(folder)
-        return manifest
-    manifest = read_manifest(folder)
-    check_same_origin(manifest.origin, origin, folder)
+def _begin(folder: Path, origin: Origin, say: Callable[[str], None]) -> Manifest:
+    """The manifest in the folder, up to its first shard that is not whole; a new one where there is none."""
+    if (folder / MANIFEST).is_file():
+        try:
+            manifest = read_manifest(folder)
+        except Damaged:
+            say(f"{folder / MANIFEST} is damaged; all of it is captured again")
+        else:
+            check_same_origin(manifest.origin, origin, folder)
+            whole = whole_shards(folder, manifest)
+            if len(whole) < len(manifest.shards):
+                say(f"{folder / manifest.shards[len(whole)].file} is missing or damaged; it is captured again")
+            return manifest.model_copy(update={"shards": whole})
+    manifest = Manifest(origin=origin)
+    manifest.write(folder)
     return manifest

@@ -109,11 +109,6 @@ def evaluate_run(
     return _evaluate(_by_setting(loaded, order), worlds, config, progress, str(run.path))
 
 
-def check_finished(run: Run) -> None:
-    if not run.is_finished:
-        raise UserError(f"{run.path} is {run.status()['state']}; accepted: a finished run (`{run.resume_command}`)")
-
-
 def check_can_evaluate(config: LanguageModelEvaluation, worlds: Sequence[World]) -> None:
     """Raise before training what would prevent the evaluation after it; `worlds` are those of trained dictionaries."""
     captured = [world for world in worlds if isinstance(world, Activations)]

@@ -380,7 +380,8 @@ class CaptureActivations(Stage):
 
     def run(self, context: Context) -> None:
         context.progress.status(self.name)
-        capture_model(self.training.loaded(context), self.world, self.capture, context.folder / "shards")
+        shards = context.folder / "shards"
+        capture_model(self.training.loaded(context), self.world, self.capture, shards, context.progress.say)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from unbraid.pipeline.summary import summarize
 from unbraid.progress import Progress
 from unbraid.signals import StopSignals
 from unbraid.storage.cache import Cache
-from unbraid.storage.files import read_json, remove_leftovers, write_json
+from unbraid.storage.files import read_json, remove_leftovers, write_json, write_sealed
 from unbraid.storage.runs import Run
 
 WriteReport = Callable[[Run], Path]
@@ -81,7 +81,7 @@ def run_stages(
     plan.first.after_stacks(run, plan.stacks)
     write_json(run.path / "scores.json", summarize(run, plan.members))
     for name, stage in plan.first.final_stages(plan.stacks, plan.members):
-        write_json(run.path / name, read_json(cache.folder(stage.key) / name))
+        write_sealed(run.path / name, read_json(cache.folder(stage.key) / name))
 
 
 def _wanted(plan: Plan) -> list[Stage]:

@@ -92,6 +92,8 @@ def make(stage: Stage, stages: Cache, progress: TaskProgress, signals: StopSigna
         with stages.making(stage.key, lambda: signals.received is not None) as folder:
             if not stages.has(stage.key, progress.say):  # whoever was before us may have made it
                 folder.mkdir(exist_ok=True)
+                if stages.lacks_checksums(stage.key):
+                    progress.say(f"{folder} has no checksums and no checkpoint; it is made again")
                 progress.begin(0)
                 stage.run(Context(folder, stages, progress, signals))
                 facts = {"kind": stage.kind, "version": stage.version, "config": stage.config}

@@ -48,6 +48,7 @@ def load_stack(path: str | Path, index: int = 0) -> Stack:
     unbraid.errors.UserError: runs/absent: there is no such run directory; accepted: one that `unbraid list` shows
     """
     run = Run.open(Path(path))
+    run.check_finished()
     folder = run.stack(index)
     if not (folder / "dictionary.json").is_file():
         raise UserError(f"{path} holds no trained dictionaries in stack {index}; accepted: a run that trains some")
@@ -94,6 +95,7 @@ def load_models(path: str | Path, index: int = 0) -> Models:
     unbraid.errors.UserError: runs/absent: there is no such run directory; accepted: one that `unbraid list` shows
     """
     run = Run.open(Path(path))
+    run.check_finished()
     folder = run.stack(index)
     if not (folder / "architecture.json").is_file():
         raise UserError(f"{path} holds no models in stack {index}; accepted: a run on stories or text, stacks from 0")

@@ -14,7 +14,7 @@ from unbraid.reports import markup
 from unbraid.reports.canvas import Figure, Section
 from unbraid.reports.markup import Group, Link
 from unbraid.reports.words import MISSING, count, interval, number
-from unbraid.storage.files import write_bytes
+from unbraid.storage.files import read_bytes, write_bytes
 
 VERDICTS = {"holds": "✓ holds", "fails": "✗ fails", "undecided": "○ undecided", "not run": "– not run"}
 HEAD = ("claim", "published", "ours", "95 % interval", "chance", "verdict", "figure")
@@ -143,7 +143,7 @@ def _figures(entry: JsonDict, run: Path, shown: dict[Path, str]) -> str:
     new = [path for path in paths if path not in shown]
     above = [markup.link(shown[path], f"{path.stem}, above") for path in paths if path in shown]
     shown.update({path: str(entry["id"]) for path in new})
-    figures = [Figure(path.stem, path.read_bytes(), f"Figure {path.stem} of {run.name}") for path in new]
+    figures = [Figure(path.stem, read_bytes(path), f"Figure {path.stem} of {run.name}") for path in new]
     drawn = (
         markup.section(Section("", f"{', '.join(path.stem for path in new)} of {run.name}.", figures)) if new else ""
     )

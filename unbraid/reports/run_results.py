@@ -225,7 +225,7 @@ def best_of(metric: str) -> str:
 
 
 def environment(run: Run) -> JsonDict:
-    return read_json(run.path / "environment.json")
+    return run.environment()
 
 
 def figure_paths(run: Run) -> dict[str, str]:

@@ -33,7 +33,7 @@ def print_runs(runs: Sequence[Run], parent: Path) -> None:
     table = _table("run", [], ["began", "state", "settings\n× seeds", "best score\n(chance)"])
     for run in runs:
         cells = [_or_missing(part, run) for part in (_began, _state, _size, _best)]
-        cells[1] = "damaged" if cells[1] == MISSING else cells[1]
+        cells[1] = "damaged" if run.is_damaged() or cells[1] == MISSING else cells[1]
         table.add_row(*map(Text, [run.name, *cells]))
     console.print(table)
 

@@ -18,8 +18,8 @@ from filelock import FileLock, Timeout
 
 from unbraid.config import JsonDict
 from unbraid.errors import UserError
-from unbraid.storage.checksums import is_sealed, seal, verify
-from unbraid.storage.files import Damaged, read_bytes, read_checksums, remove_leftovers, write_bytes
+from unbraid.storage.checksums import is_sealed, names, seal, verify
+from unbraid.storage.files import CHECKSUMS, Damaged, read_bytes, read_checksums, remove_leftovers, write_bytes
 
 POLL_SECONDS = 0.2
 OWN = ("checkpoints", "tracking")
@@ -44,15 +44,20 @@ class Cache:
         if not is_sealed(folder):
             return False
         try:
-            if verify(folder)["key"] != key:
-                raise Damaged(f"{folder} is another stage")
-        except (Damaged, KeyError) as problem:
+            if verify(folder).get("key") != key:
+                raise Damaged(f"{folder / CHECKSUMS} is damaged: it is the list of another stage")
+        except Damaged as problem:
             say(f"{problem}; the cached stage is set aside as {self._set_aside(folder)} and made again")
             return False
         self._verified.add(key)
         self._drop_own(key)  # what a process that was killed after it had sealed the stage left
         self._lock(key).unlink(missing_ok=True)
         return True
+
+    def lacks_checksums(self, key: str) -> bool:
+        """Whether something is there that is neither made nor being made: it has no checkpoint to go on from."""
+        folder = self.folder(key)
+        return not is_sealed(folder) and not (folder / "checkpoints").is_dir() and bool(names(folder))
 
     @contextmanager
     def making(self, key: str, stopped: Callable[[], bool]) -> Iterator[Path]:
@@ -76,9 +81,8 @@ class Cache:
             remove_leftovers(folder)
             yield folder
         finally:
+            self._lock(key).unlink(missing_ok=True)  # before the release: whoever waits for it notices
             lock.release()
-            if is_sealed(folder):
-                self._lock(key).unlink(missing_ok=True)
 
     def finish(self, key: str, facts: JsonDict) -> None:
         """Seal what the stage left, and drop what only its making needed."""

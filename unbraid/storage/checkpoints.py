@@ -51,18 +51,17 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint, key: str) -> Path:
 def load_latest(folder: Path, key: str) -> tuple[Checkpoint | None, list[str]]:
     """The newest checkpoint of this stage that is whole, and a sentence for each one passed over."""
     damaged: list[str] = []
-    for path in sorted(folder.glob("step-*.json"), reverse=True):
+    for name in sorted({path.stem for path in folder.glob("step-*.*")}, reverse=True):
         try:
-            return _load(path, key), damaged
+            return _load(folder / f"{name}.json", key), damaged
         except UserError as problem:
             damaged.append(f"{problem}; it is passed over")
-    for path in folder.glob("step-*.safetensors"):
-        if not path.with_suffix(".json").is_file():
-            damaged.append(f"the checkpoint {path.with_suffix('')} has lost its JSON file; it is passed over")
     return None, damaged
 
 
 def _load(path: Path, key: str) -> Checkpoint:
+    if not path.is_file():
+        raise Damaged(f"the checkpoint {path.with_suffix('')} has no JSON file: it was not saved whole, or has lost it")
     card, arrays_path = read_sealed(path, "step", "key", "facts", "arrays_sha256"), path.with_suffix(".safetensors")
     if card["key"] != key:
         raise Damaged(f"the checkpoint {path.with_suffix('')} is of another stage ({card['key']:.40})")
@@ -131,4 +130,4 @@ def read_log(path: Path) -> list[JsonDict]:
     try:
         return [json.loads(line) for line in lines]
     except ValueError:
-        raise Damaged(f"{path} is damaged: a line of it is not JSON") from None
+        raise Damaged(f"{path} is damaged: a line of it is not JSON", path) from None

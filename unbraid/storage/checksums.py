@@ -4,6 +4,8 @@
 which is what opening a run does; contents are then verified as they are read (`storage/files.py`).
 """
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,33 +24,40 @@ def is_sealed(folder: Path) -> bool:
     return (folder / CHECKSUMS).is_file()
 
 
-def reseal(folder: Path, *changed: str) -> None:
-    """Take files that were written anew (or the files of such a folder) into the list of a finished folder."""
+@contextmanager
+def resealing(folder: Path, *changed: str) -> Iterator[None]:
+    """In here these files of a finished folder (or all files of such a folder in it) are written anew.
+
+    They are off the list meanwhile, so that whoever is killed in here leaves no file that looks damaged.
+    """
     listed = dict(read_checksums(folder))
-    kept = {
-        name: facts
-        for name, facts in listed["files"].items()
-        if not any(name == other or name.startswith(f"{other}/") for other in changed)
-    }
-    added = {
-        name: _facts(folder / name)
-        for name in names(folder)
-        if any(name == other or name.startswith(f"{other}/") for other in changed)
-    }
+    kept = {name: facts for name, facts in listed["files"].items() if not is_among(name, changed)}
+    write_sealed(folder / CHECKSUMS, {**listed, "files": kept})
+    try:
+        yield
+    except BaseException:
+        write_sealed(folder / CHECKSUMS, listed)  # what was not written must not be listed as it is found
+        raise
+    added = {name: _facts(folder / name) for name in names(folder) if is_among(name, changed)}
     write_sealed(folder / CHECKSUMS, {**listed, "files": {**kept, **added}})
 
 
-def check_complete(folder: Path) -> dict[str, Any]:
-    """The list of a finished folder whose files are all there, at their sizes."""
+def is_among(name: str, those: Iterable[str]) -> bool:
+    """Whether a file is one of those, or in a folder that is."""
+    return any(name == other or name.startswith(f"{other}/") for other in those)
+
+
+def check_complete(folder: Path, but: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The list of a finished folder whose files, but for these, are all there, at their sizes."""
     listed = read_checksums(folder)
     for name, facts in listed["files"].items():
         path = folder / name
+        if is_among(name, but):
+            continue
         if not path.is_file():
-            raise Damaged(f"{path} is missing: {folder / CHECKSUMS} lists it")
-        if path.stat().st_size != facts["bytes"]:
-            raise Damaged(
-                f"{path} is damaged: it has {path.stat().st_size} bytes and was written with {facts['bytes']}"
-            )
+            raise Damaged(f"{path} is missing: {folder / CHECKSUMS} lists it", path)
+        if (size := path.stat().st_size) != facts["bytes"]:
+            raise Damaged(f"{path} is damaged: it has {size} bytes and was written with {facts['bytes']}", path)
     return listed
 
 

@@ -29,6 +29,11 @@ DEEPEST = 3
 class Damaged(UserError):
     """A file is not as it was written: changed, cut short, or gone."""
 
+    def __init__(self, sentence: str, path: Path | None = None) -> None:
+        """`path` is the file, for whoever knows what to do about it."""
+        super().__init__(sentence)
+        self.path = path
+
 
 def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
@@ -57,26 +62,26 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def read_bytes(path: Path) -> bytes:
     """The file's bytes, held against the checksum of the finished folder it is in, where there is one."""
-    try:
-        content = path.read_bytes()
-    except OSError as problem:
-        raise UserError(f"cannot read {path}: {problem.strerror}") from None
+    content = _read(path)
     for folder in list(path.absolute().parents)[:DEEPEST]:
         if (folder / CHECKSUMS).is_file():
             expected = read_checksums(folder)["files"].get(path.absolute().relative_to(folder).as_posix())
             if expected is not None and expected["sha256"] != sha256(content):
-                raise Damaged(f"{path} is damaged: its checksum is not the one in {folder / CHECKSUMS}")
+                raise Damaged(f"{path} is damaged: its checksum is not the one in {folder / CHECKSUMS}", path)
     return content
 
 
-_READ: dict[tuple[str, int, int], dict[str, Any]] = {}
+_READ: dict[tuple[str, int, int, int, int], dict[str, Any]] = {}
 
 
 def read_checksums(folder: Path) -> dict[str, Any]:
     """The list of a finished folder, verified; read once a process as long as it does not change."""
     path = folder / CHECKSUMS
-    facts = path.stat()
-    seen = str(path), facts.st_mtime_ns, facts.st_size
+    try:
+        facts = path.stat()
+    except OSError as problem:
+        raise Damaged(f"cannot read {path}: {problem.strerror}", path) from None
+    seen = str(path), facts.st_ino, facts.st_ctime_ns, facts.st_mtime_ns, facts.st_size
     if seen not in _READ:
         _READ[seen] = read_sealed(path, "files")
     return _READ[seen]
@@ -105,15 +110,27 @@ def write_sealed(path: Path, value: dict[str, Any]) -> None:
 
 
 def read_sealed(path: Path, *names: str) -> dict[str, Any]:
-    try:
-        content = path.read_bytes()
-    except OSError as problem:
-        raise UserError(f"cannot read {path}: {problem.strerror}") from None
+    """What `write_sealed` wrote, byte for byte, with at least these names."""
+    content = _read(path)
     value = _with_names(path, _parsed(path, content), ("sha256", *names))
     expected = value.pop("sha256")
-    if expected != sha256(json_bytes(value)) or content != json_bytes({**value, "sha256": expected}):
-        raise Damaged(f"{path} is damaged: it does not match its own checksum")
+    if not _is_sealed(content, value, expected):
+        raise Damaged(f"{path} is damaged: it does not match its own checksum", path)
     return value
+
+
+def _is_sealed(content: bytes, value: dict[str, Any], expected: Any) -> bool:
+    try:
+        return expected == sha256(json_bytes(value)) and content == json_bytes({**value, "sha256": expected})
+    except (UnicodeEncodeError, RecursionError):  # half a character, or thousands of brackets: JSON, but not ours
+        return False
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as problem:
+        raise Damaged(f"cannot read {path}: {problem.strerror}", path) from None
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -125,7 +142,7 @@ def read_arrays(path: Path) -> Arrays:
     try:
         return tensors_from_bytes(content)
     except Exception:  # safetensors raises its own error type for every kind of damage
-        raise Damaged(f"{path} is damaged: it is not a safetensors file") from None
+        raise Damaged(f"{path} is damaged: it is not a safetensors file", path) from None
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -139,12 +156,12 @@ def _parsed(path: Path, content: bytes) -> Any:
     try:
         return json.loads(content)
     except (ValueError, RecursionError):
-        raise Damaged(f"{path} is damaged: it is not JSON") from None
+        raise Damaged(f"{path} is damaged: it is not JSON", path) from None
 
 
 def _with_names(path: Path, value: Any, names: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(value, dict) or not set(names) <= value.keys():
-        raise Damaged(f"{path} is damaged; accepted: a JSON object with {', '.join(names)}")
+        raise Damaged(f"{path} is damaged; accepted: a JSON object with {', '.join(names)}", path)
     return value
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from unbraid.config import JsonDict, suggest
 from unbraid.config.renamed import current_name
 from unbraid.errors import UserError
-from unbraid.storage.files import json_bytes, read_json, read_object, write_bytes
+from unbraid.storage.files import json_bytes, read_json, write_bytes
 from unbraid.storage.runs import Run
 from unbraid.studies.claims import Claim, Part, load_claims
 from unbraid.studies.plans import Study, plan_study
@@ -70,6 +70,7 @@ def _entry(claim: Claim, study: Study, read: dict[Path, Results]) -> JsonDict:
     if not study.finished:
         return {**described, "made": {}, "verdict": NOT_RUN, "why": study.lacks, "parts": []}
     if study.run.path not in read:
+        study.run.check_complete(derived=True)
         read[study.run.path] = Results.read(study.run)
     try:
         parts = [_measured(part, read[study.run.path]) for part in claim.parts]
@@ -83,7 +84,7 @@ def _entry(claim: Claim, study: Study, read: dict[Path, Results]) -> JsonDict:
 
 def _made(run: Run) -> JsonDict:
     """When a study was run, by which code, and how long it took."""
-    commit = read_object(run.path / "environment.json", "commit")["commit"]
+    commit = run.environment()["commit"]
     return {"began": run.facts()["began"][:10], "commit": commit, "minutes": run.status()["seconds"] / 60}
 
 

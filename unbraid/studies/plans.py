@@ -45,7 +45,7 @@ class Study:
     def open_run(self) -> Run:
         """The run as it was left, or a new one."""
         if self.run.path.is_dir():
-            return Run.open(self.run.path)
+            return Run.open(self.run.path, to_finish=True)
         assert self.plan is not None, "a study that lacks something is not run"
         return Run.create(self.run.path.parent, self.run.name, to_toml(self.config), self.plan.facts())
 

@@ -13,6 +13,7 @@ Units, numbered from 1 (0 is padding and never occurs)
 Characters are made in memory; byte pairs are also kept on disk, by the checksum of what they were learned from:
     tokens/NAME-TOKENS-CHECKSUM/tokenizer.json       as the library `tokenizers` reads it
     tokens/NAME-TOKENS-CHECKSUM/tokens.safetensors   both parts of the text
+    tokens/NAME-TOKENS-CHECKSUM/checksums.json       of the two files
 """
 
 import hashlib
@@ -27,7 +28,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from unbraid.axes import Int
 from unbraid.config import suggest
 from unbraid.errors import REAL_DATA, Missing, UserError
-from unbraid.storage.files import read_arrays, write_arrays, write_bytes
+from unbraid.storage.checksums import is_sealed, seal, verify
+from unbraid.storage.files import Damaged, read_arrays, read_bytes, write_arrays, write_bytes
 
 NAMED = {"primer": Path(__file__).with_name("primer.txt"), "wikitext-2": Path(REAL_DATA) / "wikitext-2"}
 TRAINING, VALIDATION = "train.txt", "valid.txt"
@@ -198,14 +200,19 @@ def _tokenize(
 
 
 def _cached_bpe(corpus: Corpus, tokens: int, folder: Path) -> tuple[TextTokenizer, tuple[np.ndarray, np.ndarray]]:
-    """Byte pairs as they are on disk; learned first where they are not."""
+    """Byte pairs as they are on disk; learned first where they are not, whole and with checksums."""
     numbers, learned = folder / "tokens.safetensors", folder / "tokenizer.json"
-    if not numbers.is_file():
+    if not is_sealed(folder):
         found = learn_bpe(corpus.training, tokens)
         tokenizer = bpe_tokenizer(found)
         write_bytes(learned, found.to_str(pretty=True).encode())
         parts = {"training": tokenizer.encode(corpus.training), "validation": tokenizer.encode(corpus.validation)}
         write_arrays(numbers, parts)
+        seal(folder, {"of": "tokens"})
+    try:
+        verify(folder)
+    except Damaged as problem:
+        raise Damaged(f"{problem}; remove {folder} to have it made again") from None
     arrays = read_arrays(numbers)
-    tokenizer = bpe_tokenizer(Tokenizer.from_str(learned.read_text(encoding="utf-8")))
+    tokenizer = bpe_tokenizer(Tokenizer.from_str(read_bytes(learned).decode()))
     return tokenizer, (arrays["training"], arrays["validation"])
