@@ -1,4 +1,4 @@
-"""What docs/adding-a-metric.md says, carried out on a copy of the package: function, record, line, version, page, run."""
+"""What docs/adding-a-metric.md says, done on a copy of the package: function, record, line, version, page, run."""
 
 import json
 import math

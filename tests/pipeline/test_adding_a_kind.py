@@ -1,4 +1,4 @@
-"""What docs/adding-a-kind.md says, carried out on a copy of the package: file, registry, run, the cache, the refusal."""
+"""What docs/adding-a-kind.md says, done on a copy of the package: file, registry, run, the cache, the refusal."""
 
 import json
 from pathlib import Path

@@ -6,7 +6,7 @@ x̂   = codes · decoder + pre_bias                    every decoder row has len
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -43,6 +43,8 @@ class Dictionary(Config):
     >>> ub.Dictionary(d_sae=64, activation=ub.TopK(k=4)).activation.kind
     'topk'
     """
+
+    renamed: ClassVar[dict[str, str]] = {"features": "d_sae", "start": "init"}
 
     d_sae: int = Field(default=1024, ge=1, le=1 << 24)
     """Number of learned features; more can hold rarer directions, and split or repeat common ones."""

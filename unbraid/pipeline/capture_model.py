@@ -66,7 +66,7 @@ def sites(model: ModelConfig) -> list[str]:
 def check_site(config: ActivationsConfig, model: ModelConfig) -> None:
     if config.site not in sites(model):
         raise UserError(
-            f"capture.site is '{config.site:.60}', which the model has not; {suggest(config.site, sites(model))}"
+            f"activations.site is '{config.site:.60}', which the model has not; {suggest(config.site, sites(model))}"
         )
 
 

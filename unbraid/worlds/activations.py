@@ -10,7 +10,7 @@ are made of, so that a run can have them captured first; `path` then need not be
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -75,6 +75,8 @@ class Activations(World):
     unbraid.errors.UserError: nowhere: there is no such folder (no manifest.json); accepted: ...
     """
 
+    renamed: ClassVar[dict[str, str]] = {"normalise": "normalize"}
+
     kind: Literal["activations"] = "activations"
     path: str
     """The folder of shards."""
@@ -98,6 +100,7 @@ class Activations(World):
     def check_shards(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
+        cls.check_names(data)  # before anybody looks for shards
         source = source_of(data)
         folder = folder_of(data, source)
         if source is not None:

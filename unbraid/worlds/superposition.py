@@ -8,7 +8,7 @@ P(i fires) = active · decay^i / Σ_j decay^j.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -63,6 +63,8 @@ class Superposition(World):
     >>> round(float(world.probabilities.sum()), 6)
     3.0
     """
+
+    renamed: ClassVar[dict[str, str]] = {"features": "n_features"}
 
     kind: Literal["superposition"] = "superposition"
     dimensions: int = Field(default=256, ge=1, le=1 << 20)

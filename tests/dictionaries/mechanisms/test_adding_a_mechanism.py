@@ -1,4 +1,4 @@
-"""What docs/adding-a-mechanism.md says, carried out on a copy of the package: file, registry, battery, run, notebook."""
+"""What docs/adding-a-mechanism.md says, done on a copy of the package: file, registry, battery, run, notebook."""
 
 import json
 import re

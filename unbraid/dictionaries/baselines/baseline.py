@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -90,6 +90,8 @@ class Baseline(Config, ABC):
     >>> fitted.encode(torch.randn(3, 4)).to_dense().shape  # member, sample, feature
     torch.Size([1, 3, 2])
     """
+
+    renamed: ClassVar[dict[str, str]] = {"features": "n_components"}
 
     n_components: int = Field(default=512, ge=1, le=1 << 24)
     """Number of directions to find, at most; fewer are found where the data have no more."""

@@ -1,6 +1,6 @@
 """The settings of a dictionary's training."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -20,6 +20,8 @@ class Training(Schedule):
     >>> ub.Training(steps=60, batch=128).learning_rate
     0.001
     """
+
+    renamed: ClassVar[dict[str, str]] = {"fidelity": "reconstruction_loss"}
 
     steps: int = Field(default=2000, ge=1, le=MOST_STEPS)
     """Number of training steps, one batch each; more takes longer and fits better."""
