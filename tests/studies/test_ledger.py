@@ -433,6 +433,18 @@ def test_the_checksum_is_of_the_rest_as_canonical_json(tmp_path: Path):
     assert ledger.read_ledger_file(path)["claims"][0]["interval"] == [0.5, 1e-7]
 
 
+def test_the_committed_ledger_is_neither_used_nor_overwritten(runs: Path, capsys: pytest.CaptureFixture[str]):
+    """Its verdicts are of the configurations before the code was rebuilt."""
+    path = DOCS / "claims.json"
+    before = path.read_bytes()
+    code, out, err = unbraid(capsys, "claims", "--ledger", path, "--runs", runs)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "is a record of other configurations" in err
+    assert "of commit 652e4c6" in err
+    assert path.read_bytes() == before
+    assert not runs.exists()
+
+
 def test_the_committed_ledger_is_whole_and_its_table_says_the_same():
     content = ledger.read_ledger_file(DOCS / "claims.json")
     assert [entry["id"] for entry in content["claims"]] == list(ledger.CLAIMS)

@@ -2,7 +2,8 @@
 
 A ledger can be made in pieces, on several machines or in several sittings. A verdict is taken from its file as long as
 it is of the same claim by the same rules, and of a study whose configuration has the same hash. The file carries a
-checksum: one that is not exactly as it was written is refused.
+checksum: one that is not exactly as it was written is refused. One with a `note` is a record of other code: it can be
+read, and is neither used nor overwritten.
 """
 
 import hashlib
@@ -138,13 +139,21 @@ def _file_bytes(content: JsonDict) -> bytes:
 
 
 def earlier_verdicts(path: Path | None, scale: str) -> dict[str, JsonDict]:
-    """The entries of a ledger's file that have a verdict, by their claims; none where there is no such file yet."""
+    """The entries of a ledger's file that have a verdict, by their claims; none where there is no such file yet.
+
+    A file with a note is refused: its verdicts are of other configurations.
+    """
     if path is None or not path.exists():
         return {}
     content = read_ledger_file(path)
     if content["scale"] != scale:
         raise UserError(
             f"{path} is a ledger of scale {content['scale']!r:.40}; accepted: --scale as it, or another file"
+        )
+    if content["note"]:
+        raise UserError(
+            f"{path} is a record of other configurations, so nothing is taken from it or written to it; accepted: "
+            f"another file. It says: {content['note']}"
         )
     return {entry["id"]: entry for entry in content["claims"] if entry["verdict"] != NOT_RUN}
 
