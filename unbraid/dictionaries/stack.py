@@ -47,8 +47,6 @@ class Dictionary(Config):
     4
     """
 
-    renamed: ClassVar[dict[str, str]] = {"features": "d_sae", "start": "init"}
-
     d_sae: int = Field(default=1024, ge=1, le=1 << 24)
     """Number of learned features; more can hold rarer directions, and may split or repeat common ones."""
     activation: AnyActivation = Relu()

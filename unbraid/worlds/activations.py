@@ -83,8 +83,6 @@ class Activations(World):
     unbraid.errors.UserError: nowhere: there is no such folder (no manifest.json); accepted: ...
     """
 
-    renamed: ClassVar[dict[str, str]] = {"normalise": "normalize"}
-
     kind: Literal["activations"] = "activations"
     """The world's name in a configuration."""
     path: str

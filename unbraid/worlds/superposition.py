@@ -57,8 +57,6 @@ class Superposition(World):
     96
     """
 
-    renamed: ClassVar[dict[str, str]] = {"features": "n_features"}
-
     kind: Literal["superposition"] = "superposition"
     """The world's name in a configuration."""
     dimensions: int = Field(default=256, ge=1, le=1 << 20)

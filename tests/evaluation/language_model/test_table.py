@@ -6,7 +6,7 @@ import pytest
 
 from unbraid.activations.huggingface import load_model
 from unbraid.cli import app, guarded
-from unbraid.config import merge, read_toml, to_toml
+from unbraid.config import merge, to_toml
 from unbraid.pipeline import language_model_stage
 from unbraid.progress import Silent
 from unbraid.storage.runs import Run

@@ -92,8 +92,6 @@ class Baseline(Config, ABC):
     torch.Size([1, 3, 2])
     """
 
-    renamed: ClassVar[dict[str, str]] = {"features": "n_components"}
-
     n_components: int = Field(default=512, ge=1, le=1 << 24)
     """Number of directions to find, at most; fewer where the data have a lower rank or fewer distinct rows."""
     seed: int = Field(default=0, ge=0, lt=1 << 63)

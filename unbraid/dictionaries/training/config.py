@@ -22,8 +22,6 @@ class Training(Schedule):
     (1024, 0.001)
     """
 
-    renamed: ClassVar[dict[str, str]] = {"fidelity": "reconstruction_loss"}
-
     steps: int = Field(default=2000, ge=1, le=MOST_STEPS)
     """Number of training steps, one batch each; more takes longer and fits better."""
     batch: int = Field(default=1024, ge=1, le=1 << 24)
