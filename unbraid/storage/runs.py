@@ -218,6 +218,8 @@ class Run:
         try:
             yield
         finally:
+            if self.is_finished:
+                (self.path / "lock").unlink(missing_ok=True)  # while it is ours: whoever waits for it notices
             lock.release()
 
 
