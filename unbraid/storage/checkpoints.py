@@ -80,7 +80,7 @@ class Log:
             raise UserError(f"{path} is a symbolic link; accepted: a file of its own, so remove the link")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("ab", opener=_without_links)
+            self._file = open(path, "ab", opener=_without_links)  # noqa: SIM115 (of pathlib none takes an opener)
             self._file.truncate(keep)
         except OSError as problem:
             raise self._error(problem) from None
