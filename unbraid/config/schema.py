@@ -34,13 +34,18 @@ class Config(BaseModel):
     @classmethod
     def check_names(cls, data: object) -> object:
         if isinstance(data, dict):
-            for key, value in data.items():
-                if now := cls._renamed(str(key), value):
-                    raise PydanticCustomError("renamed", "{now}", now)
-            if unknown := [str(key) for key in data if key not in cls.model_fields]:
-                hint = suggest(unknown[0], cls.model_fields)
-                raise PydanticCustomError("unknown", "{hint}", {"name": unknown[0], "hint": hint})
+            cls.check_known(data)
         return data
+
+    @classmethod
+    def check_known(cls, data: JsonDict) -> None:
+        """No setting has a name or value of before, or one that is unknown."""
+        for key, value in data.items():
+            if now := cls._renamed(str(key), value):
+                raise PydanticCustomError("renamed", "{now}", now)
+        if unknown := [str(key) for key in data if key not in cls.model_fields]:
+            hint = suggest(unknown[0], cls.model_fields)
+            raise PydanticCustomError("unknown", "{hint}", {"name": unknown[0], "hint": hint})
 
     @classmethod
     def _renamed(cls, name: str, value: object) -> dict[str, Any] | None:

@@ -22,7 +22,7 @@ BESIDE = {
 
 def describe_metric(metric: str) -> Metric:
     """The record of a metric in the catalog; what has none keeps its own name."""
-    return find(metric) or Metric(metric, metric, "", "", format="#.4g")
+    return find(metric) or Metric(metric, metric, "", "", chance="", ceiling="", format="#.4g")
 
 
 def describe_metric_of(metric: str, settings: Iterable[Setting]) -> Metric:
