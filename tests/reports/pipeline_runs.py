@@ -1,4 +1,4 @@
-"""Run directories of pipelines, written by hand: settings that learn from models of some seeds, a stack for each member."""
+"""Run directories of pipelines, written by hand: settings on models of some seeds, a stack for each member."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -118,7 +118,7 @@ def what_was_run(results: RunResults) -> list[tuple[str, str]]:
     seeds = [path for path, values in flat_sweep(config).items() if path in REPLICATES and len(values) > 1]
     rows = [
         ("kind", str(results.facts["kind"])),
-        ("settings", ": ".join([str(settings), *(["; ".join(swept)] if swept else [])])),
+        ("settings", ": ".join([str(settings), *(["; ".join(swept)] if settings > 1 else [])])),
         ("replicates", " of ".join([str(replicates), *([" and ".join(seeds)] if seeds else [])])),
         *((name, _filled(config, template)) for name, template in FACTS),
         ("time", seconds(results.run.status()["seconds"])),
