@@ -55,11 +55,10 @@ def test_what_was_run_the_headline_and_the_comparisons_are_printed(make_run):
         "A tiny run",
         "kind        dictionaries",
         "settings    2: mechanisms.sparsity.weight = 0.05 or 0.15",
-        "replicates  3 of seed",
+        "replicates  3 (seed)",
         "world       superposition",
         "size        12 planted features, 8 dimensions",
-        "dictionary  12 features, relu",
-        "training    40 steps, 64 samples a step",
+        "dictionary  12 features, relu, 40 steps",
         "time        1 min 12 s",
         "",
         "Best of 2 settings, weight 0.05: MMCS 0.820 [0.812, 0.829] (chance 0.189;",
@@ -83,12 +82,12 @@ def test_one_setting_has_no_comparisons(make_run):
 def test_what_was_run_names_the_stages_that_a_run_has(tmp_path):
     facts = dict(what_was_run(read_results(write_pipeline(tmp_path))))
     assert facts["settings"] == "3: case = l1, topk or kmeans"
-    assert facts["replicates"] == "5 of model.seed"
-    assert facts["model"] == "2 layers, 4 heads, 16 dimensions"
-    assert facts["model training"] == "30 steps, 64 sequences a step"
+    assert facts["replicates"] == "5 (model.seed)"
+    assert facts["model"] == "2 layers, 4 heads, 16 wide, 30 steps"
     assert facts["activations"] == "blocks.0.hook_resid_post, 200 stories"
-    assert facts["dictionary"] == "64 features, relu or topk k 8"
-    assert "samples" not in facts
+    assert facts["dictionary"] == "64 features, relu or topk k 8, 40 steps"
+    assert facts["baseline"] == "kmeans"
+    assert "size" not in facts
 
 
 def test_of_many_comparisons_the_decided_and_largest_are_printed_in_the_order_of_settings(make_run):
