@@ -1,4 +1,4 @@
-"""A ablation's figures: what is drawn at equal L0 is what the closed forms of `ablations.py` say."""
+"""Figures of an ablation: what is drawn at equal L0 is what the closed forms of `ablation_runs.py` say."""
 
 import math
 from dataclasses import replace
@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure as MatplotlibFigure
 
-from tests.reports import ablations
+from tests.reports import ablation_runs
 from tests.reports.ablation_runs import MECHANISMS, NEEDS, SEEDS, WEIGHTS, write_ablation
 from unbraid.metrics import absorption as planted_absorption
 from unbraid.metrics.intervals import estimate
-from unbraid.reports import equal_l0_figures, figures, rung_figures
+from unbraid.reports import ablation_step_figures, equal_l0_figures
 from unbraid.reports.ablation import Ablation, Case, read_ablation, shared_l0
 from unbraid.reports.ablation_step_figures import steps, total_loss, usage
 from unbraid.reports.bands import MOST_POINTS, Band
@@ -22,7 +22,8 @@ from unbraid.reports.mechanism_effect_figures import Effect, additions, draw_eff
 from unbraid.reports.pareto_figures import distinct, front, highlighted, pareto, points
 from unbraid.reports.probing_figures import chosen, probe_line, probing
 from unbraid.reports.run_results import RunResults, read_results
-from unbraid.reports.text_sections import scored
+from unbraid.reports.sections import SECTIONS
+from unbraid.reports.text_sections import all_scores
 
 
 @pytest.fixture(scope="module")
@@ -46,12 +47,12 @@ def unsaved(monkeypatch: pytest.MonkeyPatch) -> list[MatplotlibFigure]:
         kept.append(figure)
         return b""
 
-    for name in ("addition", "equal_l0", "pareto", "probing", "step"):
+    for name in ("mechanism_effect", "equal_l0", "pareto", "probing", "ablation_step"):
         monkeypatch.setattr(f"unbraid.reports.{name}_figures.png", png)
     return kept
 
 
-def test_rungs_climb_from_plain_to_all_and_say_what_they_add(ablation: Ablation):
+def test_steps_climb_from_plain_to_all_and_say_what_they_add(ablation: Ablation):
     assert [case.name for case in ablation.steps] == ["plain", *[f"run-{step}" for step in range(1, 9)], "all"]
     assert ablation.step_title(ablation.cases["run-3"]) == "run-3: + dynamic pairs"
     assert ablation.step_title(ablation.cases["all"]) == "all: + reallocation"
@@ -67,9 +68,9 @@ def test_a_mechanism_is_held_against_what_has_everything_but_it(ablation: Ablati
     assert found["adaptive_tau", "alone"].reference.name == "run-1"
     assert found["adaptive_neighbourhoods", "alone"].reference.name == "alone-lateral_inhibition"
     assert found["adaptive_l1", "alone"].reference.name == "plain"
-    assert found["reallocation", "in company"].reference.name == "run-8"
-    assert found["pair_orthogonality", "in company"].beside == ["adaptive_tau", "dynamic_pairs"]
-    assert found["adaptive_tau", "in company"].beside == []
+    assert found["reallocation", "combined"].reference.name == "run-8"
+    assert found["pair_orthogonality", "combined"].beside == ["adaptive_tau", "dynamic_pairs"]
+    assert found["adaptive_tau", "combined"].beside == []
 
 
 @pytest.mark.parametrize("metric", ["recovered", "absorption"])
@@ -80,11 +81,11 @@ def test_what_a_mechanism_adds_at_equal_l0_is_the_closed_form(ablation: Ablation
     for one in found:
         gone = one.addition.ours.mechanisms - one.addition.reference.mechanisms - {"sparsity"}
         if one.matched:
-            each = [ablations.effect(metric, set(gone), seed) for seed in SEEDS]
+            each = [ablation_runs.effect(metric, set(gone), seed) for seed in SEEDS]
             assert one.difference.estimate.value == pytest.approx(np.mean(each), abs=1e-12)
             assert one.difference.estimate.interval == pytest.approx(estimate(each).interval, abs=1e-12)
             ends = [
-                ablations.l0(case.name, weight, seed)
+                ablation_runs.l0(case.name, weight, seed)
                 for case in (one.addition.ours, one.addition.reference)
                 for weight in (0.3, 0.03)
                 for seed in SEEDS
@@ -100,7 +101,10 @@ def test_without_an_l0_in_common_the_difference_is_at_equal_strength(ablation: A
     case = "alone-lateral_inhibition"
     each = [
         np.mean(
-            [ablations.score("recovered", case, w, s) - ablations.score("recovered", "plain", w, s) for w in WEIGHTS]
+            [
+                ablation_runs.score("recovered", case, w, s) - ablation_runs.score("recovered", "plain", w, s)
+                for w in WEIGHTS
+            ]
         )
         for s in SEEDS
     ]
@@ -123,19 +127,19 @@ def test_a_forest_draws_the_interval_and_the_mean_hollow_where_l0_differs(ablati
 
 
 @pytest.mark.usefixtures("unsaved")
-def test_the_forest_tells_every_mechanism_and_what_cannot_be_had_apart(results: RunResults):
+def test_the_forest_has_every_mechanism_and_says_what_is_not_separable(results: RunResults):
     section = additions(results)
     assert [one.name.removeprefix("adds-") for one in section.figures] == [
         *("recovered", "explained_variance", "dead"),
         *("redundancy", "correlation", "absorption"),
         *("probe_1", "probe_5"),
     ]
-    mean = np.mean([ablations.effect("recovered", {"dynamic_pairs"}, seed) for seed in SEEDS])
-    assert f"dynamic pairs in company +{mean:.3f} [" in section.figures[0].alt
+    mean = np.mean([ablation_runs.effect("recovered", {"dynamic_pairs"}, seed) for seed in SEEDS])
+    assert f"dynamic pairs combined +{mean:.3f} [" in section.figures[0].alt
     assert "lateral inhibition alone" in section.figures[0].alt
     assert "not at equal L0" in section.figures[0].alt
     for name, needed in NEEDS.items():
-        assert f"{name} alone stands on {needed}".replace("_", " ") in section.caption
+        assert f"{name} alone needs {needed}".replace("_", " ") in section.caption
     assert "Of 144 intervals about 7" in section.caption
     assert section.numbers.count('<th scope="row">') == 144
 
@@ -146,22 +150,25 @@ def test_the_l0_all_is_read_at_is_one_that_most_cases_have(ablation: Ablation):
     assert l0 is not None
 
     def holds(case: str, at: float) -> bool:
-        return all(ablations.l0(case, max(WEIGHTS), s) <= at <= ablations.l0(case, min(WEIGHTS), s) for s in SEEDS)
+        return all(
+            ablation_runs.l0(case, max(WEIGHTS), s) <= at <= ablation_runs.l0(case, min(WEIGHTS), s) for s in SEEDS
+        )
 
-    most = max(sum(holds(case, at) for case in ablations.cases()) for at in np.geomspace(0.05, 20, 2000))
-    assert sum(holds(case, l0) for case in ablations.cases()) >= most
+    most = max(sum(holds(case, at) for case in ablation_runs.cases()) for at in np.geomspace(0.05, 20, 2000))
+    assert sum(holds(case, l0) for case in ablation_runs.cases()) >= most
     assert holds("plain", l0)
 
 
 def test_bars_are_the_closed_form_at_that_l0(ablation: Ablation):
     rows = bars(ablation, list(ablation.cases.values()), "absorption", 4.0)
-    level, slope, *_ = ablations.LEVELS["absorption"]
-    for case, bar in zip(ablations.cases(), rows, strict=True):
+    level, slope, *_ = ablation_runs.LEVELS["absorption"]
+    for case, bar in zip(ablation_runs.cases(), rows, strict=True):
         if case == "alone-lateral_inhibition" or case.startswith("published"):
             continue
-        own = set() if case.startswith("published") else ablations.cases()[case]
+        own = set() if case.startswith("published") else ablation_runs.cases()[case]
         each = [
-            level + slope * math.log(4.0) + ablations.effect("absorption", own, s) + 0.004 * math.cos(s) for s in SEEDS
+            level + slope * math.log(4.0) + ablation_runs.effect("absorption", own, s) + 0.004 * math.cos(s)
+            for s in SEEDS
         ]
         assert bar.mean is not None
         assert bar.mean.value == pytest.approx(np.mean(each), abs=1e-12)
@@ -206,30 +213,32 @@ def test_a_band_is_the_mean_and_interval_at_points_with_both_ends():
 def test_the_loss_is_the_sum_of_its_terms(results: RunResults, ablation: Ablation):
     curve = total_loss(results, ablation.cases["run-4"].middle)
     assert curve is not None
-    wanted = [[ablations.reconstruction("run-4", step, s) + 0.1 + 0.01 * s for step in ablations.STEPS] for s in SEEDS]
+    wanted = [
+        [ablation_runs.reconstruction("run-4", step, s) + 0.1 + 0.01 * s for step in ablation_runs.STEPS] for s in SEEDS
+    ]
     np.testing.assert_allclose(curve.values, wanted)
 
 
 def test_usage_is_sorted_rates_and_the_dead_share(results: RunResults, ablation: Ablation):
     band, dead = usage(results, ablation.cases["run-4"].middle)
     amount = [5 + seed % 2 for seed in SEEDS]
-    assert dead.value == pytest.approx(np.mean(amount) / ablations.LEARNED)
+    assert dead.value == pytest.approx(np.mean(amount) / ablation_runs.LEARNED)
     rates = results.table(ablation.cases["run-4"].middle, "density")
     assert band.mean[0] == pytest.approx(rates.max(1).mean())
     assert band.mean[-1] == 0
     assert (np.diff(band.mean) <= 0).all()
-    assert (band.x[0], band.x[-1]) == (100 / ablations.LEARNED, 100)
+    assert (band.x[0], band.x[-1]) == (100 / ablation_runs.LEARNED, 100)
 
 
-def test_small_plots_draw_each_rung_beside_plain(results: RunResults, unsaved: list[MatplotlibFigure]):
+def test_small_plots_draw_each_step_beside_plain(results: RunResults, unsaved: list[MatplotlibFigure]):
     section = steps(results)
     assert [one.name for one in section.figures] == ["training_curves", "sparsity_evolution", "feature_usage"]
     _, l0, _ = unsaved
     assert len(l0.axes) == 10
     beside, own, _ = l0.axes[4].get_lines()
-    factor = 1 + 20 * math.exp(-ablations.STEPS[-1] / 200)
+    factor = 1 + 20 * math.exp(-ablation_runs.STEPS[-1] / 200)
     for line, case in ((beside, "plain"), (own, "run-4")):
-        ends = np.mean([ablations.l0(case, 0.1, seed) * factor for seed in SEEDS])
+        ends = np.mean([ablation_runs.l0(case, 0.1, seed) * factor for seed in SEEDS])
         assert line.get_ydata()[-1] == pytest.approx(ends)
     assert "(weight 0.1)" in section.caption
 
@@ -258,7 +267,7 @@ def test_paths_are_drawn_with_intervals_where_they_are_measured(
     assert [case.name for case in highlighted(ablation)][:3] == ["plain", "run-1", "all"]
     lines = [np.array(line.get_xydata()) for line in unsaved[1].axes[0].get_lines()]
     plain = [
-        [np.mean([ablations.score(metric, "plain", weight, s) for s in SEEDS]) for metric in ("l0", "recovered")]
+        [np.mean([ablation_runs.score(metric, "plain", weight, s) for s in SEEDS]) for metric in ("l0", "recovered")]
         for weight in WEIGHTS
     ]
     assert any(line.shape == (3, 2) and np.allclose(line, plain) for line in lines)
@@ -288,9 +297,9 @@ def test_scores_on_a_model_stand_beside_the_others(results: RunResults, ablation
     found = {(one.addition.mechanism, one.addition.where): one for one in effects(ablation, "probe_1")}
     assert found["adaptive_tau", "alone"].difference.estimate.value == pytest.approx(0.004)
     assert "adds-probe_1" in [one.name for one in additions(results).figures]
-    said = scored(results)
+    said = all_scores(results).numbers
     assert "Evaluated on stories15M, blocks.3.hook_resid_post" in said
-    assert "one coordinate of the activations themselves has 0.630" in said
+    assert "A probe on one coordinate of the activations: 0.630." in said
     assert "Letters are &lt;few&gt;." in said
 
 
@@ -307,7 +316,7 @@ def test_a_case_of_two_names_is_highlighted_once(ablation: Ablation):
 def test_probing_is_drawn_for_a_few_beside_raw_and_random(results: RunResults, unsaved: list[MatplotlibFigure]):
     section = probing(results)
     assert {one["setting"]["mechanisms.sparsity.weight"] for one in chosen(results)} == {0.1}
-    assert f"Drawn: {len(chosen(results))} of {len(ablations.cases()) * len(WEIGHTS)} settings" in section.caption
+    assert f"Drawn: {len(chosen(results))} of {len(ablation_runs.cases()) * len(WEIGHTS)} settings" in section.caption
     labels = {str(text.get_text()) for text in unsaved[0].legends[0].get_texts()}
     assert {"plain, weight 0.1", "raw activations", "random dictionary", "knows nothing"} <= labels
     heights = [list(line.get_ydata()) for line in unsaved[0].axes[0].get_lines()]
@@ -344,24 +353,24 @@ def test_bars_lines_forests_and_small_plots_are_rendered(
     monkeypatch.setattr("unbraid.reports.mechanism_effect_figures.SHOWN", ("recovered",))
     drawn = [figure for section in (correlations, probing, additions) for figure in section(results).figures]
     assert len(drawn) == 3
-    for figure in (*drawn, rung_figures._l0(results, ablation)):
+    for figure in (*drawn, ablation_step_figures._l0(results, ablation)):
         assert figure is not None
         assert figure.png.startswith(b"\x89PNG\r\n")
 
 
 @pytest.mark.usefixtures("unsaved")
-def test_a_ladder_of_one_seed_is_drawn_without_intervals(tmp_path: Path):
+def test_an_ablation_of_one_seed_is_drawn_without_intervals(tmp_path: Path):
     results = read_results(write_ablation(tmp_path / "one", seeds=[3]))
     for draw_section in (absorbed, additions, steps):
         drawn = draw_section(results).figures
         assert drawn
         assert not any("[" in figure.alt for figure in drawn)
-    assert {absorbed, additions, correlations, pareto, probing, steps} <= set(figures.PLATES)
+    assert {absorbed, additions, correlations, pareto, probing, steps} <= set(SECTIONS.values())
 
 
 def test_the_scale_of_small_plots_holds_all_lines():
     figure, _ = blank("")
-    rung_figures._scale(figure, [np.array([0.1, 5.0]), np.array([2.0])])
+    ablation_step_figures._scale(figure, [np.array([0.1, 5.0]), np.array([2.0])])
     assert figure.axes[0].get_yscale() == "log"
 
 

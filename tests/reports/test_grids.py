@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unbraid.config import to_toml
+from tests.reports.run_files import start_run
 from unbraid.reports.grids import families, grids, ratio
 from unbraid.reports.matrix_figures import MATRICES, matrices
 from unbraid.reports.page import write_report
@@ -50,12 +50,7 @@ CONFIG: dict[str, Any] = {
 
 def write_grid(path: Path, tracked: bool = True, **world: Any) -> Run:
     """A stack a firing and size, whose members are the weights."""
-    run = Run(path)
-    write_json(path / "run.json", {"format": 1, "name": path.name, "began": "2026-01-02T03:04:05+00:00"})
-    write_bytes(path / "config.toml", to_toml({**CONFIG, "world": {**CONFIG["world"], **world}}).encode())
-    environment = {"python": "3", "machine": "Linux", "packages": {}, "threads": 2, "commit": None}
-    write_json(path / "environment.json", environment)
-    run.set_status("finished", "", 60.0)
+    run = start_run(path, "dictionaries", "mmcs", {**CONFIG, "world": {**CONFIG["world"], **world}})
     settings = []
     stacks = list(itertools.product(FIRING, SIZES))
     for (stack, (firing, size)), (place, weight) in itertools.product(enumerate(stacks), enumerate(WEIGHTS)):
@@ -227,4 +222,4 @@ def test_a_terminal_is_not_flooded_by_very_many_settings(run: Run, capsys: pytes
     print_run(run)
     printed = capsys.readouterr().out
     assert len(printed.splitlines()) < 80
-    assert "the 5 of the highest MMCS; all 40 are in" in " ".join(printed.split())
+    assert "The 5 settings of the highest MMCS; all 40 are in" in " ".join(printed.split())

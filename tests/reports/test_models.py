@@ -80,6 +80,12 @@ def test_the_headline_is_the_first_setting_of_each_task(results):
     assert "Support" not in said  # what is undecided is not said
 
 
+def test_a_single_setting_of_each_task_is_not_named(tmp_path):
+    alone = read_results(write_models(tmp_path, cases=("none",), changes={"cases": {"none": {}}}))
+    unnamed = [replace(one, swept={"world.task": one.swept["world.task"]}) for one in alone.settings]
+    assert headline(replace(alone, settings=unnamed)).startswith("Accuracy: one_fact 0.980")
+
+
 def test_differences_from_another_task_are_not_described(results):
     other = [{**one, "reference": 0} for one in results.differences]
     said = " ".join(details(replace(results, differences=other)))

@@ -104,9 +104,8 @@ def test_numbers_chance_ceiling_and_interval_are_those_of_the_scores(drawn):
 
 def test_headline_names_the_best_setting_with_interval_chance_and_ceiling(drawn):
     text = Outline(drawn[1].read_text()).text
-    assert "Best of 2 settings: weight 0.05 recovers MMCS 0.820 [0.812, 0.829]" in text
-    assert ", where chance is 0.189 and the ceiling 1.000." in text
-    assert "Against it weight 0.15 is lower: −0.024 [−0.030, −0.020] over 3 pairs." in text
+    assert "Best of 2 settings, weight 0.05: MMCS 0.820 [0.812, 0.829] (chance 0.189; ceiling 1.000)." in text
+    assert "weight 0.15 minus weight 0.05: −0.024 [−0.030, −0.020] over 3 pairs (lower)." in text
 
 
 def test_differences_show_pairs_and_verdict_and_never_a_bound_of_0_that_is_not(drawn):

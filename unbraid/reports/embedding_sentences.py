@@ -30,9 +30,9 @@ def headline(results: RunResults) -> str:
     ranked = [setting for setting in results.ranked() if setting.value("evenness") is not None]
     if not ranked:
         return "No setting has a value of Evenness."
-    described = [f"{setting.label} {estimate('evenness', setting.scores['evenness'])}" for setting in ranked]
+    described = [f"{estimate('evenness', setting.scores['evenness'])} ({setting.label})" for setting in ranked]
     if len(described) == 1:
-        return f"Evenness of {described[0]}; {MEANING}"
+        return f"Evenness {described[0]}; {MEANING}"
     return f"Evenness from {described[-1]} to {described[0]}; {MEANING}"
 
 

@@ -68,7 +68,9 @@ def headline(results: RunResults) -> str:
         chance = None if best is None else best.scores["accuracy"].chance
         return sentences.headline(results, _references(results, found[0], chance))
     parts = [f"{task.name} {_accuracy(results, task)}" for task in found]
-    return f"Accuracy of {found[0].rows[0].name}: {'; '.join(parts)}."
+    several = any(len(task.rows) > 1 for task in found)
+    first = f" of {found[0].rows[0].name}" if several else ""
+    return f"Accuracy{first}: {'; '.join(parts)}."
 
 
 def _accuracy(results: RunResults, task: Task) -> str:

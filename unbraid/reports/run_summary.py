@@ -24,11 +24,13 @@ HEADINGS = ("difference", "95 % interval", "pairs", "verdict")
 FACTS = (
     ("world", "{world.kind} {world.task} {world.text} {world.model} {world.site}"),
     ("size", "{world.n_features:planted features} {world.dimensions:dimensions}"),
-    ("model", "{model.kind} {model.layers:layers} {model.heads:heads} {model.d_model:dimensions}"),
-    ("model training", "{model.training.steps:steps} {model.training.batch:sequences a step}"),
+    (
+        "model",
+        "{model.kind} {model.layers:layers} {model.heads:heads} {model.d_model:wide} {model.training.steps:steps}",
+    ),
     ("activations", "{activations.site} {activations.stories:stories}"),
-    ("dictionary", "{dictionary.d_sae:features} {dictionary.activation}"),
-    ("training", "{training.steps:steps} {training.batch:samples a step}"),
+    ("dictionary", "{dictionary.d_sae:features} {dictionary.activation} {training.steps:steps}"),
+    ("baseline", "{baseline.kind}"),
     ("samples", "{samples.n}"),
 )
 """Rows of the table of what was run: settings by their path, with a unit; what a run does not have is left out."""
@@ -118,8 +120,8 @@ def what_was_run(results: RunResults) -> list[tuple[str, str]]:
     seeds = [path for path, values in flat_sweep(config).items() if path in REPLICATES and len(values) > 1]
     rows = [
         ("kind", str(results.facts["kind"])),
-        ("settings", ": ".join([str(settings), *(["; ".join(swept)] if swept else [])])),
-        ("replicates", " of ".join([str(replicates), *([" and ".join(seeds)] if seeds else [])])),
+        ("settings", ": ".join([str(settings), *(["; ".join(swept)] if settings > 1 else [])])),
+        ("replicates", " ".join([str(replicates), *([f"({' × '.join(seeds)})"] if seeds else [])])),
         *((name, _filled(config, template)) for name, template in FACTS),
         ("time", seconds(results.run.status()["seconds"])),
     ]
