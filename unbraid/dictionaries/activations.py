@@ -135,11 +135,11 @@ class TopK(Activation):
 
 
 class BatchTopK(Activation):
-    """Batch top-k (Bussmann et al. 2024): k features a sample fire on average, not in each.
+    """Batch top-k (Bussmann et al. 2024): k features fire per sample on average, not in every sample.
 
-    training      the k·b largest pre-activations of the whole batch fire, where they are positive
-    threshold     ← momentum · threshold + (1-momentum) · the least that fired     (the first one is taken as it is)
-    evaluation    what exceeds the threshold fires; what is positive, before there is one
+        training      the k·b largest pre-activations of the whole batch fire, where they are positive
+        threshold     ← momentum · threshold + (1-momentum) · the smallest that fired     (the first is taken as it is)
+        evaluation    what exceeds the threshold fires; before training, what is positive
 
     Examples
     --------
@@ -156,7 +156,7 @@ class BatchTopK(Activation):
     k: int = Field(ge=1, le=1 << 24)
     """Number of features that fire in a sample, on average; more reconstruct better and are less sparse."""
     momentum: float = Field(default=0.99, ge=0, lt=1)
-    """How slowly the threshold follows the least value that fired; nearer to 1 is slower and steadier."""
+    """How slowly the threshold follows the smallest value that fired, 0 to 1; nearer to 1 is slower and steadier."""
 
     def memory(self, seeds: Sequence[int]) -> Named:
         return {"threshold": torch.full((len(seeds),), NO_THRESHOLD, dtype=torch.float64)}
@@ -186,7 +186,7 @@ class JumpRelu(Activation):
 
         code = z · H(z - θ)        θ = exp(log_threshold)        sparsity counts how many fire: Σ_f H(z_f - θ_f)
 
-    Steps have no slope in θ, so gradients pretend a little: with K the rectangle, 1 within ±½, and bandwidth ε
+    The step H has no gradient in θ, so training uses estimates, with K a rectangle, 1 within ±½, and ε the bandwidth:
 
         ∂code/∂z = H(z - θ)        ∂code/∂θ = -(θ/ε) · K((z - θ)/ε)
         ∂H/∂z    = 0               ∂H/∂θ    = -(1/ε) · K((z - θ)/ε)
@@ -195,8 +195,8 @@ class JumpRelu(Activation):
     --------
     >>> import torch, unbraid as ub
     >>> rule = ub.JumpRelu(threshold=0.5)
-    >>> rule.codes(torch.tensor([[[0.4, 0.6]]]), rule.parameters(members=1, features=2)).to_dense().tolist()
-    [[[0.0, 0.6000000238418579]]]
+    >>> rule.codes(torch.tensor([[[0.25, 0.75]]]), rule.parameters(members=1, features=2)).to_dense().tolist()
+    [[[0.0, 0.75]]]
     """
 
     codes_held: ClassVar[int] = 8
@@ -244,12 +244,12 @@ class _Jump(torch.autograd.Function):
 
 
 class Gated(Activation):
-    """Gated (Rajamanoharan et al. 2024): one half of the encoder decides whether a feature fires, the other how much.
+    """Gated (Rajamanoharan et al. 2024): a gate decides whether a feature fires, a magnitude how strongly.
 
         gate = Wx + encoder_bias      magnitude = relu(exp(gain) · Wx + magnitude_bias)      code = H(gate) · magnitude
 
-    Sparsity counts Σ relu(gate), so it does not shrink magnitudes. The step has no slope in the gate; the gate learns
-    from relu(gate), from which the detached decoder must reconstruct x as well: the cost `auxiliary`.
+    `Sparsity` counts Σ relu(gate), so it does not shrink magnitudes. The step H has no gradient, so the gate learns
+    from an auxiliary loss: relu(gate), decoded by the detached decoder, must reconstruct x as well.
 
     Examples
     --------

@@ -73,8 +73,9 @@ SLABS: dict[str, Divergence] = {
 class Variational(Activation):
     """A spike-and-slab posterior over codes: each feature has a gate (fires or not) and a strength.
 
-    Training minimises the negative evidence bound; in use the code is its posterior mean where the gate is more likely
-    open than not, and nothing is random. It is made sparse by its prior `rate` and needs no sparsity cost.
+    Training minimises the negative evidence lower bound (ELBO). A trained dictionary is deterministic: a feature
+    fires where its gate is more likely open than closed, with the posterior mean as its strength. The prior `rate`
+    makes codes sparse; no `Sparsity` is needed.
 
     Examples
     --------
@@ -90,13 +91,13 @@ class Variational(Activation):
     slab: Literal["gaussian", "laplace", "horseshoe"] = "gaussian"
     """The prior of strengths; laplace and horseshoe have heavier tails and shrink weak strengths more."""
     weight: float = Field(default=0.005, gt=0)
-    """2σ², twice the variance of the noise: the weight of the divergence against the squared error; raises sparsity."""
+    """2σ², twice the noise variance: weight of the KL term against the squared error; higher is sparser."""
     rate: float = Field(default=0.01, gt=0, lt=1)
     """The prior probability that a feature fires in a sample; a higher one makes denser codes."""
     scale: float = Field(default=0.5, gt=0)
     """The scale of the prior of strengths, in units of codes; a larger one shrinks strong codes less."""
     deviation: float = Field(default=0.1, gt=0)
-    """The posterior's standard deviation at the start, in units of codes; it is learned per feature."""
+    """Initial standard deviation of the posterior, in units of codes; learned per feature, higher starts noisier."""
     temperature: float = Field(default=0.5, gt=0)
     """Temperature of the relaxed gates in training; a higher one is smoother, a lower one nearer to on or off."""
     sharpness: float = Field(default=10.0, gt=0)

@@ -132,7 +132,7 @@ class Transformer(ModelConfig):
     """
 
     kind: Literal["transformer"] = "transformer"
-    """The architecture's name in the registry."""
+    """The architecture's name in a configuration."""
     d_model: int = Field(default=64, ge=1, le=MOST)
     """Dimensions of the residual stream; cost grows with its square."""
     heads: int = Field(default=4, ge=1, le=MOST)
@@ -142,8 +142,7 @@ class Transformer(ModelConfig):
     positions: Literal["alibi", "learned", "sinusoidal", "rotary"] = "alibi"
     """How positions enter: a bias on scores by distance, learned embeddings, fixed sinusoids, or rotated q and k."""
     init: Literal["scaled_attention", "torch"] = "scaled_attention"
-    """How weights begin: as torch's own layers, or from the same draws with values and heads' output twice as large,
-    token embeddings a fifth and the feed-forward's output a tenth, so that what heads carry is heard."""
+    """torch: as torch's layers. scaled_attention: values and head outputs × 2, embeddings × 0.2, d_ff output × 0.1."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Share of embeddings, attention weights and hidden units dropped in training; raising it regularises more."""
     attention: AnyAttention = Softmax()

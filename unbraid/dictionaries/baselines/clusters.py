@@ -20,10 +20,11 @@ VANISHED = 1e-6
 
 
 class KMeans(Baseline):
-    """Means of clusters: scikit-learn's KMeans, once, from k-means++; above `minibatch_above` rows in mini-batches.
+    """k-means: the means of clusters by scikit-learn, from one k-means++ start; or by mini-batches.
 
-    corrected: in mini-batches no small cluster is given up, for the small clusters are the rare features. published:
-    scikit-learn's own mini-batches at every size, zero rows too (the source's code is unknown; this gives its figures).
+    corrected: mini-batches give up no small cluster, since small clusters are the rare features. published:
+    scikit-learn's mini-batches at every size, zero rows included (the source's code is unknown; this gives its
+    figures).
 
     Examples
     --------
@@ -68,11 +69,11 @@ class KMeans(Baseline):
 
 
 class KMedoids(Baseline):
-    """Samples nearest to all others of their cluster, by Euclidean distances.
+    """k-medoids: the samples nearest to all others of their cluster, by Euclidean distance.
 
-    corrected: FasterPAM from a random start. published: scikit-learn-extra's defaults, which are to start from the
-    samples nearest to all others and to alternate, zero rows too; where those are many, all of its medoids are zero.
-    The distances of n rows take 4n² bytes, 1 GB for the default of 16,384 `points`; that is why there is one.
+    corrected: FasterPAM from a random start. published: scikit-learn-extra's defaults (start from the samples nearest
+    to all others, then alternate), zero rows included; where those are many, all its medoids are zero. Distances
+    between n rows take 4n² bytes: 1 GB at the default `points`.
 
     Examples
     --------

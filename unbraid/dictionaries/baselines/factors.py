@@ -18,10 +18,10 @@ FLAT = 1e-10
 
 
 class Pca(Baseline):
-    """Orthogonal directions of greatest variance, as many as the rank of the centred data.
+    """Principal components: orthogonal directions of greatest variance, as many as the rank of the centred data.
 
-    One direction each, with scikit-learn's sign: the largest entry is positive. So a feature that fires in one way only
-    may be found pointing the other way, and signed scores do not see it.
+    The sign is scikit-learn's: the largest entry is positive. A feature may therefore come out with the opposite
+    sign, and scores that look at signs then miss it.
 
     Examples
     --------
@@ -43,17 +43,18 @@ class Pca(Baseline):
 
 
 class Ica(Baseline):
-    """Directions whose strengths are independent: FastICA, as many as the rank of the centred data.
+    """Independent components by FastICA, as many as the rank of the centred data.
 
-    corrected: what each source writes (columns of the mixing matrix), with the sign in which its strength is skewed to
-    the positive. published: what reads each source (rows of the unmixing matrix), with the sign FastICA ends at.
+    corrected: columns of the mixing matrix, with the sign in which strengths are skewed to the positive. published:
+    rows of the unmixing matrix, with FastICA's sign.
 
     Examples
     --------
     >>> import torch, unbraid as ub
     >>> sources = torch.rand(2000, 2, generator=torch.Generator().manual_seed(0)) ** 4
-    >>> directions = ub.Ica(n_components=2).fit(sources @ torch.tensor([[0.6, 0.8], [1.0, 0.0]])).directions[0]
-    >>> bool(((directions @ torch.tensor([[0.6, 0.8], [1.0, 0.0]]).T).amax(0) > 0.98).all())
+    >>> planted = torch.tensor([[0.6, 0.8], [1.0, 0.0]])
+    >>> directions = ub.Ica(n_components=2).fit(sources @ planted).directions[0]
+    >>> bool(((directions @ planted.T).amax(0) > 0.98).all())
     True
     """
 
@@ -87,10 +88,10 @@ class Ica(Baseline):
 
 
 class Nmf(Baseline):
-    """Parts that are only ever added, found in data split into positive and negative parts: [x⁺ x⁻] ≈ c·P, c, P ≥ 0.
+    """Non-negative matrix factorisation of data split into positive and negative parts: [x⁺ x⁻] ≈ c·P with c, P ≥ 0.
 
-    x = x⁺ - x⁻ is linear, so each part folds back into one direction P⁺ - P⁻ of any sign, with strengths that are never
-    negative, as those of planted features. There are at most 2d parts, and at most as many as distinct rows.
+    Each component becomes one direction P⁺ - P⁻, which may have any sign, with strengths c that are never negative.
+    There are at most 2d components, and at most as many as distinct rows.
 
     Examples
     --------

@@ -12,7 +12,8 @@ class Training(Schedule):
     """How dictionaries are trained: steps, batch size, learning rate. The optimiser is Adam.
 
     Every step draws a new batch from the world. Warm-up and decay are shares of `steps`, so a shorter training has a
-    shorter schedule.
+    shorter schedule. In a sweep, dictionaries of one stack may differ in settings marked "per member"; `fit` gives
+    all the same.
 
     Examples
     --------

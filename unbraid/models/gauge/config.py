@@ -128,7 +128,7 @@ class Gauge(ModelConfig):
     """
 
     kind: Literal["gauge"] = "gauge"
-    """The architecture's name in the registry."""
+    """The architecture's name in a configuration."""
     irreps: str = "5x0e + 3x1e + 1x2e"
     """Heads of a layer by degree, as e3nn writes them; more and higher ones make beliefs wider."""
     d_model: int | None = Field(default=None, ge=1, le=1 << 16)
