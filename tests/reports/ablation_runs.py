@@ -1,11 +1,6 @@
-<<<<<<< HEAD
-"""The run directory of an ablation written by hand, from closed forms: every score is straight in log L0, so what a
-mechanism adds at equal L0 is known exactly.
-=======
 """The run directory of an ablation, written by hand from closed forms.
 
 Every score is straight in log L0, so what a mechanism adds at equal L0 is known exactly.
->>>>>>> reports
 """
 
 import itertools

@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""Run directories of pipelines, written by hand: settings that learn from models of some seeds, one stack a member."""
-=======
 """Run directories of pipelines, written by hand: settings on models of some seeds, a stack for each member."""
->>>>>>> reports
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

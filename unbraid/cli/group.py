@@ -29,12 +29,14 @@ class Commands(TyperGroup):
             raise SystemExit(code)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not args:
+        if not args and not ctx.resilient_parsing:  # the shell completes without arguments
             typer.echo(ctx.get_help(), err=True)
             raise typer.Exit(2)
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
         name, *words = args
         if name in COMMANDS:
             raise UserError(f"`unbraid {name}` is now `unbraid {COMMANDS[name]}`")
