@@ -20,10 +20,9 @@ from unbraid.axes import Bool, Int
 from unbraid.errors import Missing, UserError
 from unbraid.evaluation.language_model.sae import BLOCK, SAE, active_features, first_windows, read_rows, token_batches
 from unbraid.metrics import probing
-from unbraid.metrics.probing import Accuracies, Labelled, Rows
+from unbraid.metrics.probing import FEWEST_TEXTS, Accuracies, Labelled, Rows
 from unbraid.progress import ReportShare, ignore_share
 from unbraid.randomness import stream
-from unbraid.reports.rate_figures import FEWEST
 
 CLASSES = 5
 """Of many classes the most frequent are probed, as SAEBench does."""
@@ -60,9 +59,9 @@ def read_labelled(path: Path, n_texts: int) -> LabelledTexts:
         for index in _draw(rows, name, split, round(n_texts * shares[split] / len(names)))
     ]
     if not any(_is_enough([rows[index] for index in chosen], name) for name in names):
-        needed = round(FEWEST * len(names) / TEST_SHARE)
+        needed = round(FEWEST_TEXTS * len(names) / TEST_SHARE)
         raise UserError(
-            f"of the {len(names)} classes of {path} none has {FEWEST} training and {FEWEST} test texts among the "
+            f"of the {len(names)} classes of {path} none has {FEWEST_TEXTS} training and {FEWEST_TEXTS} test texts among the "
             f"{n_texts} asked for; accepted: a file that has them, and texts of {needed} or more"
         )
     return LabelledTexts(
@@ -77,7 +76,7 @@ def read_labelled(path: Path, n_texts: int) -> LabelledTexts:
 def _is_enough(chosen: list[tuple[str, str, str]], name: str) -> bool:
     """Whether this class can be probed: both splits have enough texts of it and of others."""
     counts = Counter((label == name, split) for _, label, split in chosen)
-    return all(counts[of_class, split] >= FEWEST for of_class in (True, False) for split in SPLITS)
+    return all(counts[of_class, split] >= FEWEST_TEXTS for of_class in (True, False) for split in SPLITS)
 
 
 def _draw(rows: list[tuple[str, str, str]], name: str, split: str, n_texts: int) -> list[int]:
