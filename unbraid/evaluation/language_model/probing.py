@@ -61,8 +61,8 @@ def read_labelled(path: Path, n_texts: int) -> LabelledTexts:
     if not any(_is_enough([rows[index] for index in chosen], name) for name in names):
         needed = round(FEWEST_TEXTS * len(names) / TEST_SHARE)
         raise UserError(
-            f"of the {len(names)} classes of {path} none has {FEWEST_TEXTS} training and {FEWEST_TEXTS} test texts among the "
-            f"{n_texts} asked for; accepted: a file that has them, and texts of {needed} or more"
+            f"of the {len(names)} classes of {path} none has {FEWEST_TEXTS} training and {FEWEST_TEXTS} test texts "
+            f"among the {n_texts} asked for; accepted: a file that has them, and texts of {needed} or more"
         )
     return LabelledTexts(
         path.stem,
