@@ -6,7 +6,7 @@ from unbraid.reports.canvas import COLOURS, DASHES, MARKERS, Figure, Style
 from unbraid.reports.run_results import RunResults, Setting
 
 METHOD, SIZE = "baseline", "samples.n"
-MOST_PICTURES = 6
+MOST_FIGURES = 6
 
 
 def method(setting: Setting) -> str:
@@ -21,7 +21,7 @@ def groups(results: RunResults, apart: tuple[str, ...]) -> dict[str, list[Settin
     for setting in results.settings:
         others = {path: value for path, value in setting.swept.items() if path not in apart}
         found.setdefault(json.dumps(others), []).append(setting)
-    kept = list(found.items())[:MOST_PICTURES]
+    kept = list(found.items())[:MOST_FIGURES]
     return {_words(json.loads(others)): settings for others, settings in kept}
 
 

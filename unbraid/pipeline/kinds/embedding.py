@@ -15,7 +15,7 @@ from unbraid.worlds import Superposition
 
 
 class EmbeddingExperiment(Experiment):
-    """A picture of a world's samples."""
+    """Samples of a world in the plane."""
 
     swept: ClassVar[tuple[str, ...]] = ("seed", "world", "embedding", "samples")
     sections: ClassVar[tuple[str, ...]] = (
