@@ -39,11 +39,11 @@ batch = 64
 learning_rate = 1e-2
 [mechanisms.sparsity]
 weight = 0.1
-[scoring]
+[evaluation]
 samples = 256
-[saving]
+[checkpoints]
 log_every = 10
-checkpoint_every = 20
+every = 20
 [sweep]
 "mechanisms.sparsity.weight" = [0.01, 30.0]
 seed = [0, 1, 2, 3, 4]
@@ -396,7 +396,7 @@ def test_a_damaged_ledger_file_is_refused(number: int, tmp_path: Path):
     """Every kind of damage at random places of a ledger with all kinds of entries."""
     path, whole = tmp_path / "ledger.json", (DOCS / "claims.json").read_bytes()
     path.write_bytes(whole)
-    assert ledger.earlier_verdicts(path, "small")
+    assert ledger.read_ledger_file(path)["claims"]
     path.write_bytes(damaged(whole, number))
     with pytest.raises(UserError, match=r"is damaged|unknown format"):
         ledger.earlier_verdicts(path, "small")

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -66,7 +67,7 @@ def test_its_cost_is_that_of_a_sum_on_paper():
 
 
 def test_the_notebook_of_the_page_runs():
-    scope: dict[str, object] = {}
+    scope: dict[str, Any] = {}
     exec(THE_FILE, scope)
     exec(THE_NOTEBOOK.replace("steps=660", "steps=60").replace("8192", "512"), scope)
     with_it, without = (scope[side].values["redundancy"] for side in ("with_it", "without"))
