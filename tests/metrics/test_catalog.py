@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+
 from unbraid.metrics import catalog
 from unbraid.metrics.catalog import METRICS, find, get, parts
 from unbraid.metrics.matching.thresholds import DEFAULT

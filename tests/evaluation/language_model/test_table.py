@@ -1,4 +1,4 @@
-"""`[evaluation.language_model]` in a configuration: one command captures, trains, evaluates and reports, and does nothing twice."""
+"""`[evaluation.language_model]`: one command captures, trains, evaluates and reports, and does nothing twice."""
 
 import signal
 
@@ -6,7 +6,7 @@ import pytest
 
 from unbraid.activations.huggingface import load_model
 from unbraid.cli import app, guarded
-from unbraid.config import merge, read_toml, to_toml
+from unbraid.config import merge, to_toml
 from unbraid.pipeline import language_model_stage
 from unbraid.progress import Silent
 from unbraid.storage.runs import Run
