@@ -56,6 +56,7 @@ def test_the_regression_runs_are_of_every_kind():
 def test_every_record_is_whole(metric: catalog.Metric):
     for text in (metric.label, metric.unit, metric.sentence, metric.chance, metric.ceiling, metric.direction):
         assert text.strip() == text != ""
+    assert catalog.NO_REFERENCE not in (metric.chance, metric.ceiling)
     assert metric.sentence[-1] != "."  # it stands inside others
     assert metric.why_none if metric.least_difference is None else metric.least_difference > 0
     assert format(0.5, metric.format)

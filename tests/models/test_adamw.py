@@ -1,6 +1,6 @@
 import torch
 
-from unbraid.models.adamw import AdamW, FlatParameters
+from unbraid.models.training import AdamW, FlatParameters
 
 
 def test_it_is_torchs_own_with_a_rate_of_its_own_for_each_member(rng):

@@ -23,6 +23,7 @@ Scope = Literal["own", "model", "activations"]
 
 RANDOM = "random dictionaries of the same size and firing rule"
 ORACLE = "an oracle of the same size"
+NO_REFERENCE = "none: there is no record of it"
 NO_CONVENTION = "none: there is no convention, judge by the interval"
 REFERENCES = {
     "RANDOM": RANDOM,
@@ -49,9 +50,9 @@ class Metric:
     sentence: str
     section: str
     """Where it stands in docs/metrics.md."""
-    chance: str
+    chance: str = NO_REFERENCE
     """What a method that knows nothing scores, or why there is no such number."""
-    ceiling: str
+    ceiling: str = NO_REFERENCE
     """The best that can be scored, or why that is not known."""
     unit: str = "share"
     better: Better = "higher"

@@ -6,7 +6,7 @@ chance = the mean of the same score over draws in which the factors' rows are pe
 Modularity is over the features that say more than by accident. Shuffled, hardly any does: there it is over all that say
 anything, which is what a feature scores that knows nothing.
 
-**DCI** (Eastwood & Williams 2018): does a feature tell one factor, is a factor told by one feature, and how well?
+**DCI** (Eastwood & Williams 2018): does a feature predict one factor, does one feature predict a factor, how well?
 
 R[f, k] = Σ over the values of factor k of |weight of feature f| in an L1 logistic regression, that value against the
           others weighing the same, on features scaled to standard deviation 1:   mean log loss + .01 |w|₁
@@ -16,9 +16,9 @@ I = mean over factors of the balanced accuracy of argmax over values, on rows no
 
 Live features are those that change on the training rows. Dead ones have no importance and no vote in D. A factor with
 fewer than two values on either side is left out of all three. With one factor left D is NaN, with one live feature C,
-with no factor all. Where nothing is told R = 0, and D and C are 0.
+with no factor all. Where nothing is predicted R = 0, and D and C are 0.
 
-Published, factors are numbers told by regression, with the penalty chosen on a third part of the rows; importance is
+Published, factors are numbers, predicted by regression, the penalty chosen on a third part of the rows; importance is
 not summed over values. Here a factor of v values with a feature for each has C = 1 - log v / log live, and not 1.
 
 **MIG and modularity**: how much each feature says of each factor.
@@ -51,7 +51,7 @@ the best of a few accidents and not of all: the gap is a little larger.
 
 A factor with fewer than two values on either side is left out; NaN of no factor, or of fewer than two features.
 
-balanced accuracy = mean over the values asked of the share of their rows that are told right    chance: 1 / values
+balanced accuracy = mean over the values asked of the share of their rows that are predicted       chance: 1 / values
 """
 
 from collections.abc import Mapping
@@ -95,7 +95,7 @@ def scaled(codes: sparse.csr_array, by: Float[np.ndarray, "f"]) -> sparse.csr_ar
 
 
 def balanced_accuracy(said: Int[np.ndarray, "t"], values: Int[np.ndarray, "t"]) -> float:
-    """A value that no training row had cannot be told, and counts as wrong."""
+    """A value that no training row had cannot be predicted, and counts as wrong."""
     return float(np.mean([(said[values == one] == one).mean() for one in np.unique(values)]))
 
 
@@ -123,9 +123,9 @@ def dci(
     """From rows with the values of factors (below 0 where there is none); predictors are fitted on the train rows."""
     by = spread(codes[train])
     rows = scaled(codes, by)
-    told = [_tell(rows, values, train, penalty) for values in factors.values()]
-    table = np.stack([weights for weights, _ in told], 1) if told else np.empty((len(by), 0))
-    right = [accuracy for _, accuracy in told if not np.isnan(accuracy)]
+    predicted = [_predict_factor(rows, values, train, penalty) for values in factors.values()]
+    table = np.stack([weights for weights, _ in predicted], 1) if predicted else np.empty((len(by), 0))
+    right = [accuracy for _, accuracy in predicted if not np.isnan(accuracy)]
     judged = table[:, ~np.isnan(table).any(0)]
     return Dci(
         dci_disentanglement(judged),
@@ -171,10 +171,10 @@ def fit_l1(
     return np.stack([weights for weights, _ in fits], 1), np.array([bias for _, bias in fits])
 
 
-def _tell(
+def _predict_factor(
     rows: sparse.csr_array, values: np.ndarray, train: np.ndarray, penalty: float
 ) -> tuple[Float[np.ndarray, "f"], float]:
-    """What each feature weighs in telling a factor, and how often it is told right; NaN if it cannot be asked."""
+    """What each feature weighs in predicting a factor, and how often that is right; NaN if it cannot be asked."""
     if (both := sides(values, train)) is None:
         return np.full(size(rows)[1], np.nan), np.nan
     fit, asked = both
@@ -223,11 +223,11 @@ def entropies(factors: Mapping[str, Int[np.ndarray, "n"]]) -> Float[np.ndarray, 
 
 def mig(information: Float[np.ndarray, "f k"], entropy: Float[np.ndarray, "k"]) -> float:
     """From the tables of the two functions above."""
-    told = ~np.isnan(information).any(0) & (entropy > 0)
-    if information.shape[0] < 2 or not told.any():
+    usable = ~np.isnan(information).any(0) & (entropy > 0)
+    if information.shape[0] < 2 or not usable.any():
         return np.nan
-    second, first = np.sort(information[:, told], axis=0)[-2:]
-    return float(((first - second) / entropy[told]).mean())
+    second, first = np.sort(information[:, usable], axis=0)[-2:]
+    return float(((first - second) / entropy[usable]).mean())
 
 
 def accident(factors: Mapping[str, Int[np.ndarray, "n"]], bins: int = BINS) -> Float[np.ndarray, "k"]:
@@ -243,13 +243,13 @@ def accident(factors: Mapping[str, Int[np.ndarray, "n"]], bins: int = BINS) -> F
 def modularity(information: Float[np.ndarray, "f k"], least: Float[np.ndarray, "k"]) -> float:
     """Over the features with more than the least information of some factor."""
     known = ~np.isnan(information).any(0)
-    told = information[:, known]
-    if told.shape[1] < 2:
+    of_factors = information[:, known]
+    if of_factors.shape[1] < 2:
         return np.nan
-    informative = told[(told > least[known]).any(1)]
+    informative = of_factors[(of_factors > least[known]).any(1)]
     square = informative**2
     best = square.max(1)
-    pure = 1 - (square.sum(1) - best) / (best * (told.shape[1] - 1))
+    pure = 1 - (square.sum(1) - best) / (best * (of_factors.shape[1] - 1))
     return float(pure.mean()) if len(pure) else np.nan
 
 
@@ -291,15 +291,15 @@ def sap(
     tried: int = TRIED,
 ) -> float:
     """From rows with the values of factors, below 0 where there is none; at least two features are tried."""
-    told = {name: (values, both) for name, values in factors.items() if (both := sides(values, train)) is not None}
-    if size(codes)[1] < 2 or not told:
+    usable = {name: (values, both) for name, values in factors.items() if (both := sides(values, train)) is not None}
+    if size(codes)[1] < 2 or not usable:
         return np.nan
-    said = mutual_information(codes[train], {name: values[train] for name, (values, _) in told.items()})
+    said = mutual_information(codes[train], {name: values[train] for name, (values, _) in usable.items()})
     best = np.argsort(-said, axis=0, kind="stable")[: max(tried, 2)]
     columns = sparse.csc_array(scaled(codes, spread(codes[train])))
     gaps = [
         _gap([alone(columns[:, [feature]].toarray(), values, *both) for feature in of_factor])
-        for of_factor, (values, both) in zip(best.T, told.values(), strict=True)
+        for of_factor, (values, both) in zip(best.T, usable.values(), strict=True)
     ]
     return float(np.mean(gaps))
 

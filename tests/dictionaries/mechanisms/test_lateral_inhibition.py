@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from unbraid.codes import Codes
 from unbraid.dictionaries import Dictionary, Stack
 from unbraid.dictionaries.mechanisms import Forward, LateralInhibition, Signals
-from unbraid.dictionaries.mechanisms.lateral_inhibition import blocks, inhibit, inhibit_dense
-from unbraid.dictionaries.mechanisms.nearest import nearest_by_cosine
+from unbraid.dictionaries.mechanisms.lateral_inhibition import blocks, inhibit, inhibit_dense, nearest_by_cosine
 
 STACK = Stack.start(Dictionary(d_sae=11), 5, [0, 1])
 

@@ -1,4 +1,4 @@
-"""`[evaluation.language_model]` in a configuration: one command does it all, and nothing twice."""
+"""`[evaluation.language_model]`: one command captures, trains, evaluates and reports, and does nothing twice."""
 
 import signal
 

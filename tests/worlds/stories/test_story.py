@@ -6,12 +6,12 @@ from scipy import stats
 
 from unbraid.worlds.stories.language import Form, Script, Sentences
 from unbraid.worlds.stories.story import Story, Table, choose, choose_among, choose_other, choose_weighted, shuffle
-from unbraid.worlds.stories.task import at, last, one_of
+from unbraid.worlds.stories.task import last_occurrence, one_hot, pick
 
 SAMPLES = 60_000
 
 
-def dice(rng, *shape):
+def uniforms(rng, *shape):
     return rng.random(shape, dtype=np.float32)
 
 
@@ -21,7 +21,7 @@ def are_even(counts):
 
 @pytest.mark.parametrize("count", [2, 5, 6])
 def test_each_of_so_many_is_as_likely(rng, count):
-    chosen = choose(dice(rng, SAMPLES), count)
+    chosen = choose(uniforms(rng, SAMPLES), count)
     assert are_even(np.bincount(chosen, minlength=count))
 
 
@@ -35,7 +35,7 @@ def test_the_largest_number_below_one_does_not_choose_one_too_many(count):
 
 def test_each_of_those_allowed_is_as_likely_and_no_other(rng):
     allowed = np.array([False, True, True, False, True, False])
-    chosen = choose_among(dice(rng, SAMPLES), np.broadcast_to(allowed[:, None], (6, SAMPLES)))
+    chosen = choose_among(uniforms(rng, SAMPLES), np.broadcast_to(allowed[:, None], (6, SAMPLES)))
     counts = np.bincount(chosen, minlength=6)
     assert not counts[~allowed].any()
     assert are_even(counts[allowed])
@@ -43,7 +43,7 @@ def test_each_of_those_allowed_is_as_likely_and_no_other(rng):
 
 def test_each_is_as_likely_as_its_weight(rng):
     weights = np.array([5, 0, 6, 1])
-    chosen = choose_weighted(dice(rng, SAMPLES), np.broadcast_to(weights[:, None], (4, SAMPLES)))
+    chosen = choose_weighted(uniforms(rng, SAMPLES), np.broadcast_to(weights[:, None], (4, SAMPLES)))
     counts = np.bincount(chosen, minlength=4)
     assert counts[1] == 0
     kept = weights > 0
@@ -52,7 +52,7 @@ def test_each_is_as_likely_as_its_weight(rng):
 
 def test_another_is_never_the_same_and_from_nowhere_it_is_any(rng):
     here = rng.integers(-1, 4, SAMPLES)
-    there = choose_other(dice(rng, SAMPLES), here, 4)
+    there = choose_other(uniforms(rng, SAMPLES), here, 4)
     assert are_even(np.bincount(there[here < 0], minlength=4))
     known = here >= 0
     assert (there[known] != here[known]).all()
@@ -60,21 +60,21 @@ def test_another_is_never_the_same_and_from_nowhere_it_is_any(rng):
 
 
 def test_every_order_is_as_likely(rng):
-    orders = shuffle(dice(rng, 3, SAMPLES)).T
+    orders = shuffle(uniforms(rng, 3, SAMPLES)).T
     assert are_even(np.unique(orders, axis=0, return_counts=True)[1])
     assert len(np.unique(orders, axis=0)) == 6
 
 
 def test_entries_and_marks_are_those_that_the_index_names():
     table = np.arange(12).reshape(2, 2, 3)
-    assert at(table, np.array([[0, 2], [1, 0]])).tolist() == [[0, 5], [7, 9]]
-    assert one_of(np.array([2, -1]), 3).tolist() == [[False, False, True], [False, False, False]]
+    assert pick(table, np.array([[0, 2], [1, 0]])).tolist() == [[0, 5], [7, 9]]
+    assert one_hot(np.array([2, -1]), 3).tolist() == [[False, False, True], [False, False, False]]
 
 
 def test_the_last_time_is_told_before_the_first_statement_and_after_each():
     happens = np.array([[False, True, False, True]])
-    assert last(happens).tolist() == [[-1, -1, 1, 1, 3]]
-    assert last(np.stack([happens, ~happens], axis=2))[0, :, 1].tolist() == [-1, 0, 0, 2, 2]
+    assert last_occurrence(happens).tolist() == [[-1, -1, 1, 1, 3]]
+    assert last_occurrence(np.stack([happens, ~happens], axis=2))[0, :, 1].tolist() == [-1, 0, 0, 2, 2]
 
 
 def test_a_table_has_an_entry_for_the_thing_of_each_story():
@@ -103,10 +103,10 @@ def story():
     where = story.track(["ann", "bob"])
     first, second, way = np.array([0, 1]), np.array([1, 1]), np.array([0, 1])
     where[first] = way
-    assert story.say(0, {"person": first}, {"way": way}) == 0
+    assert story.state(0, {"person": first}, {"way": way}) == 0
     where[second] = 1 - way
-    assert story.say(0, {"person": second}, {"way": 1 - way}) == 1
-    story.ask(1, {"person": first}, answer=where[first], because=np.array([[0, 1], [-1, 0]]))
+    assert story.state(0, {"person": second}, {"way": 1 - way}) == 1
+    story.ask(1, {"person": first}, answer=where[first], support=np.array([[0, 1], [-1, 0]]))
     return story
 
 
@@ -140,5 +140,5 @@ def test_a_table_may_change_with_another_word_and_start_with_another_number():
     story = Story(script, ["line", "count"], np.zeros((1, 1)))
     count = story.track(["count"], since=1, start=0)
     count[0] = 5
-    story.say(0, {"who": np.array([0])}, {"how": np.array([0])})
+    story.state(0, {"who": np.array([0])}, {"how": np.array([0])})
     assert story.factors["count"][0, :, 0].tolist() == [0, 5, 5]

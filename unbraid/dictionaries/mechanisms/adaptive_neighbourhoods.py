@@ -30,8 +30,8 @@ from unbraid.axes import Int, Tensor
 from unbraid.codes import Codes
 from unbraid.config import PerMemberFloat
 from unbraid.dictionaries.kernels import compiled
+from unbraid.dictionaries.mechanisms.lateral_inhibition import EMPTY, without
 from unbraid.dictionaries.mechanisms.mechanism import Forward, Mechanism, Memory, Signals
-from unbraid.dictionaries.mechanisms.nearest import EMPTY, without
 from unbraid.dictionaries.stack import Stack
 
 MOST_PAIRS = 1 << 20

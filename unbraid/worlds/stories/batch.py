@@ -1,4 +1,4 @@
-"""LabelledRows stories become tokens: all lines in one sequence, or the statements so far and one question."""
+"""Stories become tokens: all lines in one sequence, or the statements so far and one question."""
 
 from dataclasses import dataclass, replace
 
@@ -68,7 +68,7 @@ def single(script: Script, stories: Int[np.ndarray, "e"], questions: Int[np.ndar
 
 
 def write(story: Story, script: Script, layout: Layout) -> StoryBatch:
-    """The tokens of told stories, and what is known at each; `script` has separators if the layout is `single`."""
+    """The tokens of stories, and what is known at each; `script` has separators if the layout is `single`."""
     sentences, sequences = script.sentences, np.arange(len(layout.stories))[:, None]
     numbers = story.sentences[layout.stories]
     lengths = np.where(layout.keeps, sentences.lengths[numbers], 0)
@@ -115,9 +115,9 @@ class _Written:
         if self.tokens.shape[1] <= LIMIT:
             return replace(self, support=support)
         over = np.maximum(totals - LIMIT, 0)
-        kept = over + np.arange(LIMIT)
-        tokens, known = np.take_along_axis(self.tokens, kept, 1), np.take_along_axis(self.known, kept, 1)
-        return _Written(tokens, self.asked - over, np.take_along_axis(support, kept[:, None], 2), known)
+        columns = over + np.arange(LIMIT)
+        tokens, known = np.take_along_axis(self.tokens, columns, 1), np.take_along_axis(self.known, columns, 1)
+        return _Written(tokens, self.asked - over, np.take_along_axis(support, columns[:, None], 2), known)
 
 
 def _mark(story: Story, script: Script, layout: Layout) -> Bool[np.ndarray, "line q"]:

@@ -17,11 +17,11 @@ from unbraid.worlds.stories.task import (
     PLACES,
     Task,
     any_place_of_the_asked,
-    at,
+    certain,
     guess_places,
-    last,
-    one_of,
-    sure,
+    last_occurrence,
+    one_hot,
+    pick,
 )
 
 PRONOUNS = ("she", "he")
@@ -77,33 +77,33 @@ class Coreference(Task):
         return [f"place of {person}" for person in self.names["person"]]
 
     @property
-    def dice(self) -> int:
+    def n_uniforms(self) -> int:
         return (4 * STATEMENTS + 1) * self.rounds
 
-    def tell(self, story: Story) -> None:
+    def generate(self, story: Story) -> None:
         count = STATEMENTS * self.rounds
-        who, whether, how, where, whom = np.split(story.dice, count * np.arange(1, 5))
+        for_person, for_pronoun, for_verb, for_place, for_question = np.split(story.uniforms, count * np.arange(1, 5))
         place_of, meant_by = story.track(self.askable), story.track(PRONOUNS, since=1)
         last_move, last_named = story.table(self.people), story.table(self.people)
         spoken_of = story.table(len(PRONOUNS))  # the girl and the boy spoken of since the last question
         for n in range(count):
-            by_pronoun = (whether[n] < SHARE) & (n % STATEMENTS > 0)
-            pronoun = np.where(by_pronoun, choose_among(who[n], spoken_of.values >= 0), -1)
-            person = np.where(by_pronoun, spoken_of[pronoun], choose(who[n], self.people))
+            by_pronoun = (for_pronoun[n] < SHARE) & (n % STATEMENTS > 0)
+            pronoun = np.where(by_pronoun, choose_among(for_person[n], spoken_of.values >= 0), -1)
+            person = np.where(by_pronoun, spoken_of[pronoun], choose(for_person[n], self.people))
             spoken_of[person % 2] = person
             meant_by[person % 2] = person // 2
-            place = choose_other(where[n], place_of[person], self.places)
+            place = choose_other(for_place[n], place_of[person], self.places)
             place_of[person] = place
-            form = choose(how[n], len(MOVES)) + len(MOVES) * by_pronoun
+            form = choose(for_verb[n], len(MOVES)) + len(MOVES) * by_pronoun
             said = {"said": pronoun + 1, "person": person, "pronoun": pronoun}
-            number = story.say(form, said, {"place": place})
+            number = story.state(form, said, {"place": place})
             last_move[person] = number
             last_named.set(person, number, where=~by_pronoun)
             if (n + 1) % STATEMENTS == 0:
-                person = choose_among(whom[n // STATEMENTS], place_of.values >= 0)
-                because = np.stack([last_move[person], last_named[person]])
+                person = choose_among(for_question[n // STATEMENTS], place_of.values >= 0)
+                support = np.stack([last_move[person], last_named[person]])
                 asked = {"said": np.zeros_like(person), "person": person}
-                story.ask(ASK, asked, answer=place_of[person], because=because)
+                story.ask(ASK, asked, answer=place_of[person], support=support)
                 spoken_of.values[:] = -1
 
     def guess(self, story: Story) -> dict[str, Float[np.ndarray, "b q c"]]:
@@ -116,5 +116,7 @@ class Coreference(Task):
     def _by_name(self, story: Story) -> Float[np.ndarray, "b q c"]:
         """The place in the last statement that names the person asked for; none where there is none."""
         people, places, said = (story.stated(name) for name in ("person", "place", "said"))
-        named = last(one_of(people, self.people) & (said == 0)[..., None])[:, story.script.statements_before]
-        return sure(np.take_along_axis(places, at(named, story.asked("person")), 1), self.places)
+        named = last_occurrence(one_hot(people, self.people) & (said == 0)[..., None])[
+            :, story.script.statements_before
+        ]
+        return certain(np.take_along_axis(places, pick(named, story.asked("person")), 1), self.places)

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from unbraid.axes import Bool, Float, Int
 from unbraid.worlds.stories.story import Story, choose, choose_among
-from unbraid.worlds.stories.task import GIRLS_AND_BOYS, LINES, LOOKS, PLACES, Task, at, one_of, sure
+from unbraid.worlds.stories.task import GIRLS_AND_BOYS, LINES, LOOKS, PLACES, Task, certain, one_hot, pick
 
 NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight")
 ACTS = ("entered", "left")
@@ -24,11 +24,11 @@ STATEMENTS = 3
 
 
 def come_or_go(
-    whether: Float[np.ndarray, "b"], whom: Float[np.ndarray, "b"], inside: Bool[np.ndarray, "person b"]
+    for_act: Float[np.ndarray, "b"], for_person: Float[np.ndarray, "b"], inside: Bool[np.ndarray, "person b"]
 ) -> tuple[Int[np.ndarray, "b"], Int[np.ndarray, "b"]]:
     """Anybody who is in no room enters, or anybody who is in one leaves: who, and which of the two."""
-    enters = ((whether < ENTERING) | ~inside.any(0)) & ~inside.all(0)
-    return choose_among(whom, inside != enters), np.where(enters, ENTERED, LEFT)
+    enters = ((for_act < ENTERING) | ~inside.any(0)) & ~inside.all(0)
+    return choose_among(for_person, inside != enters), np.where(enters, ENTERED, LEFT)
 
 
 class Counting(Task):
@@ -77,34 +77,34 @@ class Counting(Task):
         return [f"count in {place}" for place in self.names["place"]]
 
     @property
-    def dice(self) -> int:
+    def n_uniforms(self) -> int:
         return (3 * STATEMENTS + 1) * self.rounds
 
-    def tell(self, story: Story) -> None:
+    def generate(self, story: Story) -> None:
         count, outside = STATEMENTS * self.rounds, self.places
-        whether, whom, where, which = np.split(story.dice, [count, 2 * count, 3 * count])
+        for_act, for_person, for_place, for_question = np.split(story.uniforms, [count, 2 * count, 3 * count])
         place_of, count_in = story.track(self._places), story.track(self.askable)
         last_visit = story.table(self.people, self.places)
         for n in range(count):
             inside = (place_of.values >= 0) & (place_of.values < outside)
-            person, act = come_or_go(whether[n], whom[n], inside)
+            person, act = come_or_go(for_act[n], for_person[n], inside)
             enters = act == ENTERED
-            place = np.where(enters, choose(where[n], self.places), place_of[person])
+            place = np.where(enters, choose(for_place[n], self.places), place_of[person])
             place_of[person] = np.where(enters, place, outside)
             count_in[place] = np.maximum(count_in[place], 0) + np.where(enters, 1, -1)
-            last_visit[person, place] = story.say(act, {"person": person}, {"act": act}, {"place": place})
+            last_visit[person, place] = story.state(act, {"person": person}, {"act": act}, {"place": place})
             if (n + 1) % STATEMENTS == 0:
-                place = choose_among(which[n // STATEMENTS], count_in.values >= 0)
-                story.ask(ASK, {"place": place}, answer=count_in[place], because=last_visit[:, place])
+                place = choose_among(for_question[n // STATEMENTS], count_in.values >= 0)
+                story.ask(ASK, {"place": place}, answer=count_in[place], support=last_visit[:, place])
 
     def guess(self, story: Story) -> dict[str, Float[np.ndarray, "b q c"]]:
         classes = len(self.answers)
         counts = np.stack([story.asked(name) for name in self.askable])
-        entries = (story.stated("act") == ENTERED)[..., None] & one_of(story.stated("place"), self.places)
-        entered = at(np.cumsum(entries, axis=1)[:, story.script.statements_before - 1], story.asked("place"))
+        entries = (story.stated("act") == ENTERED)[..., None] & one_hot(story.stated("place"), self.places)
+        entered = pick(np.cumsum(entries, axis=1)[:, story.script.statements_before - 1], story.asked("place"))
         return {
-            "everybody inside": sure(np.maximum(counts, 0).sum(0), classes),
-            f"{LOOKS}leaving overlooked": sure(np.minimum(entered, self.people), classes),
+            "everybody inside": certain(np.maximum(counts, 0).sum(0), classes),
+            f"{LOOKS}leaving overlooked": certain(np.minimum(entered, self.people), classes),
         }
 
 
@@ -150,29 +150,29 @@ class Ratio(Task):
         return [f"place of {person}" for person in self.names["person"]]
 
     @property
-    def dice(self) -> int:
+    def n_uniforms(self) -> int:
         return 2 * STATEMENTS * self.rounds
 
-    def tell(self, story: Story) -> None:
+    def generate(self, story: Story) -> None:
         inside, outside = range(2)
         count = STATEMENTS * self.rounds
-        whether, whom = np.split(story.dice, [count])
+        for_act, for_person = np.split(story.uniforms, [count])
         place_of, last_statement = story.track(self._places), story.table(self.people)
         counts = story.track(("boys", "girls", "ratio"), start=0)  # of nobody the ratio is answer 0, "0:0"
         for n in range(count):
-            person, act = come_or_go(whether[n], whom[n], place_of.values == inside)
+            person, act = come_or_go(for_act[n], for_person[n], place_of.values == inside)
             place_of[person] = np.where(act == ENTERED, inside, outside)
             girls, boys = ((place_of.values[first::2] == inside).sum(0) for first in range(2))
             ratio = self._classes[boys, girls]
             counts.values[:] = boys, girls, ratio
-            last_statement[person] = story.say(act, {"person": person}, {"act": act})
+            last_statement[person] = story.state(act, {"person": person}, {"act": act})
             if (n + 1) % STATEMENTS == 0:
-                story.ask(ASK, {}, answer=ratio, because=last_statement.values)
+                story.ask(ASK, {}, answer=ratio, support=last_statement.values)
 
     def guess(self, story: Story) -> dict[str, Float[np.ndarray, "b q c"]]:
         heard_of = np.stack([story.asked(name) >= 0 for name in self._places])
         girls, boys = heard_of[::2].sum(0), heard_of[1::2].sum(0)
-        return {"leaving overlooked": sure(self._classes[boys, girls], len(self.answers))}
+        return {"leaving overlooked": certain(self._classes[boys, girls], len(self.answers))}
 
     @property
     def _mixtures(self) -> list[tuple[int, int]]:

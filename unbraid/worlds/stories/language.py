@@ -1,7 +1,7 @@
 """What a task can say: its sentences, and the order of its lines.
 
 A form such as "{person} *took the {thing} ." stands for one sentence per choice of its names. Names in braces and words
-with a star are *telling words*: what they tell is known from them on. All sentences of a task are numbered,
+with a star are *content words*: what they say is known from them on. All sentences of a task are numbered,
 
     number = first[form] + Σ_slot name[slot] · stride[slot, form]
 
@@ -51,7 +51,7 @@ class Form:
         return [next(left) if _is_slot(part) else part.removeprefix("*") for part in self.parts]
 
     def moments(self) -> list[int]:
-        """For each word, how many telling words have been read with it."""
+        """For each word, how many content words have been read with it."""
         return list(accumulate(_is_slot(part) or part.startswith("*") for part in self.parts))
 
 
@@ -75,7 +75,7 @@ class Sentences:
 
     @cached_property
     def depth(self) -> int:
-        """Moments of a sentence at which something new may be known: its beginning, and each telling word."""
+        """Moments of a sentence at which something new may be known: its beginning, and each content word."""
         return 1 + max(form.moments()[-1] for form in self.forms)
 
     def number(
@@ -108,7 +108,7 @@ class Sentences:
 
     @cached_property
     def moments(self) -> Int[np.ndarray, "w"]:
-        """For each of `words`, how many telling words of its sentence have been read with it."""
+        """For each of `words`, how many content words of its sentence have been read with it."""
         return np.array([count for _, moments in self._all for count in moments])
 
     @cached_property

@@ -2,7 +2,7 @@
 
 Two statements and a question, five times. A statement sends somebody to a place that they are not in, any such pair as
 likely; a question is about any of those whose place is known. The public generator starts people in places of which the
-reader is not told; in the published data a first move may lead there too, and here people start nowhere.
+reader knows nothing; in the published data a first move may lead there too, and here people start nowhere.
 """
 
 import numpy as np
@@ -61,23 +61,23 @@ class OneFact(Task):
         return [f"place of {person}" for person in self.names["person"]]
 
     @property
-    def dice(self) -> int:
+    def n_uniforms(self) -> int:
         return (3 * STATEMENTS + 1) * self.rounds
 
-    def tell(self, story: Story) -> None:
+    def generate(self, story: Story) -> None:
         count = STATEMENTS * self.rounds
-        who, how, where, whom = np.split(story.dice, [count, 2 * count, 3 * count])
+        for_person, for_verb, for_place, for_question = np.split(story.uniforms, [count, 2 * count, 3 * count])
         place_of, last_move = story.track(self.askable), story.table(self.people)
         for n in range(count):
             # Somebody not yet heard of has one more place to go to, and is so much likelier to move.
             ways_to_go = np.where(place_of.values < 0, self.places, self.places - 1)
-            person = choose_weighted(who[n], ways_to_go)
-            place = choose_other(where[n], place_of[person], self.places)
+            person = choose_weighted(for_person[n], ways_to_go)
+            place = choose_other(for_place[n], place_of[person], self.places)
             place_of[person] = place
-            last_move[person] = story.say(choose(how[n], len(MOVES)), {"person": person}, {"place": place})
+            last_move[person] = story.state(choose(for_verb[n], len(MOVES)), {"person": person}, {"place": place})
             if (n + 1) % STATEMENTS == 0:
-                person = choose_among(whom[n // STATEMENTS], place_of.values >= 0)
-                story.ask(ASK, {"person": person}, answer=place_of[person], because=last_move[person])
+                person = choose_among(for_question[n // STATEMENTS], place_of.values >= 0)
+                story.ask(ASK, {"person": person}, answer=place_of[person], support=last_move[person])
 
     def guess(self, story: Story) -> dict[str, Float[np.ndarray, "b q c"]]:
         return {

@@ -1,14 +1,14 @@
-"""A story being told, line by line, and the random choices in it.
+"""A story, generated line by line, and the random choices in it.
 
-A task's `tell` reads as the telling of one story. In truth it tells many at once: every value is an array with one
+A task's `generate` reads as if it made one story. In truth it makes many at once: every value is an array with one
 entry per story (axis b), and `place_of[person]` is, in each story, the place of that story's person. What differs
 between stories is decided with `np.where` instead of `if`.
 
-    story = Story(script, factors, dice)
+    story = Story(script, factors, uniforms)
     place_of = story.track(["place of mary", "place of john"])     # known at every token from now on
     place_of[person] = place
-    story.say(form, {"person": person}, {"place": place})          # a dictionary for each telling word of the form
-    story.ask(form, {"person": person}, answer=place_of[person], because=last_move[person])
+    story.state(form, {"person": person}, {"place": place})          # a dictionary for each content word of the form
+    story.ask(form, {"person": person}, answer=place_of[person], support=last_move[person])
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,31 +23,31 @@ SMALL = np.int16
 """What stories count in: narrow numbers are quicker to move."""
 
 
-def choose(dice: Float[np.ndarray, "b"], count: int) -> Int[np.ndarray, "b"]:
+def choose(uniform: Float[np.ndarray, "b"], count: int) -> Int[np.ndarray, "b"]:
     """One of so many, each as likely."""
-    return (dice * count).astype(SMALL)
+    return (uniform * count).astype(SMALL)
 
 
-def choose_among(dice: Float[np.ndarray, "b"], allowed: Bool[np.ndarray, "n b"]) -> Int[np.ndarray, "b"]:
+def choose_among(uniform: Float[np.ndarray, "b"], allowed: Bool[np.ndarray, "n b"]) -> Int[np.ndarray, "b"]:
     """One of those allowed, each as likely; there must be one."""
-    upto = np.cumsum(allowed, axis=0, dtype=SMALL)
-    return (upto > (dice * upto[-1]).astype(SMALL)).argmax(0)
+    cumulative = np.cumsum(allowed, axis=0, dtype=SMALL)
+    return (cumulative > (uniform * cumulative[-1]).astype(SMALL)).argmax(0)
 
 
-def choose_weighted(dice: Float[np.ndarray, "b"], weights: Int[np.ndarray, "n b"]) -> Int[np.ndarray, "b"]:
+def choose_weighted(uniform: Float[np.ndarray, "b"], weights: Int[np.ndarray, "n b"]) -> Int[np.ndarray, "b"]:
     """One of several, each as likely as its weight says."""
-    upto = np.cumsum(weights, axis=0)
-    return (upto > (dice * upto[-1]).astype(int)).argmax(0)
+    cumulative = np.cumsum(weights, axis=0)
+    return (cumulative > (uniform * cumulative[-1]).astype(int)).argmax(0)
 
 
-def choose_other(dice: Float[np.ndarray, "b"], here: Int[np.ndarray, "b"], count: int) -> Int[np.ndarray, "b"]:
+def choose_other(uniform: Float[np.ndarray, "b"], here: Int[np.ndarray, "b"], count: int) -> Int[np.ndarray, "b"]:
     """One of so many but not this one, each as likely; where this is -1, any."""
-    return np.where(here < 0, choose(dice, count), (here + 1 + choose(dice, count - 1)) % count)
+    return np.where(here < 0, choose(uniform, count), (here + 1 + choose(uniform, count - 1)) % count)
 
 
-def shuffle(dice: Float[np.ndarray, "n b"]) -> Int[np.ndarray, "n b"]:
+def shuffle(uniforms: Float[np.ndarray, "n b"]) -> Int[np.ndarray, "n b"]:
     """The numbers below n in any order, each as likely."""
-    return dice.T.argsort(-1).T
+    return uniforms.T.argsort(-1).T
 
 
 class Table:
@@ -74,14 +74,14 @@ class Table:
 class Story:
     """What has been said, asked and answered so far, and what is known at every moment of every line.
 
-    A line has a moment for its beginning and one for each telling word: what that tells is known from its own moment
+    A line has a moment for its beginning and one for each content word: what that says is known from its own moment
     on. The line after the last is padding, where nothing is known.
     """
 
-    def __init__(self, script: Script, factors: Iterable[str], dice: Float[np.ndarray, "b k"]) -> None:
-        names, stories, lines = list(factors), len(dice), len(script.lines)
+    def __init__(self, script: Script, factors: Iterable[str], uniforms: Float[np.ndarray, "b k"]) -> None:
+        names, stories, lines = list(factors), len(uniforms), len(script.lines)
         self.script = script
-        self.dice = np.ascontiguousarray(dice.T)
+        self.uniforms = np.ascontiguousarray(uniforms.T)
         """Random numbers in [0, 1), k for each story: whatever is drawn is made of these."""
         self.sentences = np.zeros((stories, lines), int)
         """The number of the sentence said on each line."""
@@ -95,13 +95,13 @@ class Story:
         self._known[self._factors["line"], script.questions] = 1
 
     def table(self, *things: int) -> Table:
-        """A number for each thing, -1 so far; for the teller alone."""
+        """A number for each thing, -1 so far; known to the generator alone."""
         return Table(np.full((*things, len(self.sentences)), -1, SMALL))
 
     def track(self, factors: Sequence[str], since: int | None = None, start: int = -1) -> Table:
-        """A number for each factor that is known at every token: a statement changes it with its last telling word.
+        """A number for each factor that is known at every token: a statement changes it with its last content word.
 
-        `since`: with another of its telling words; `start`: the number before the first statement.
+        `since`: with another of its content words; `start`: the number before the first statement.
         """
         table, first = self.table(len(factors)), self._factors[factors[0]]
         table.values[:] = start
@@ -109,29 +109,29 @@ class Story:
         self._tracked.append((slice(first, first + len(factors)), since, table, table.values.copy()))
         return table
 
-    def say(self, form: int | Int[np.ndarray, "b"], *told: dict[str, Int[np.ndarray, "b"]]) -> int:
+    def state(self, form: int | Int[np.ndarray, "b"], *facts: dict[str, Int[np.ndarray, "b"]]) -> int:
         """Say a statement, after which the tracked tables are as they are now; returns its number.
 
-        `told` holds, for each telling word, what is known from it to the end of the line.
+        `facts` holds, for each content word, what is known from it to the end of the line.
         """
-        self._write_line(form, told)
+        self._write_line(form, facts)
         self._said += 1
         return self._said - 1
 
     def ask(
         self,
         form: int,
-        *told: dict[str, Int[np.ndarray, "b"]],
+        *facts: dict[str, Int[np.ndarray, "b"]],
         answer: Int[np.ndarray, "b"],
-        because: Int[np.ndarray, "*n b"],
+        support: Int[np.ndarray, "*n b"],
     ) -> None:
-        """Ask a question; `because` are the numbers of the statements that the answer follows from, or -1."""
+        """Ask a question; `support` are the numbers of the statements that the answer follows from, or -1."""
         self.answers[:, self._asked] = answer
-        self._support[np.arange(len(self.answers)), self._asked, because] = True  # -1 is the last, which is left out
-        self._write_line(form, (*told[:-1], {**told[-1], "answer": answer}))
+        self._support[np.arange(len(self.answers)), self._asked, support] = True  # -1 is the last, which is left out
+        self._write_line(form, (*facts[:-1], {**facts[-1], "answer": answer}))
         self._asked += 1
 
-    def _write_line(self, form: int | Int[np.ndarray, "b"], told: tuple[dict[str, Int[np.ndarray, "b"]], ...]) -> None:
+    def _write_line(self, form: int | Int[np.ndarray, "b"], facts: tuple[dict[str, Int[np.ndarray, "b"]], ...]) -> None:
         line = self._said + self._asked
         known = self._known[:, line]
         for factors, since, table, before in self._tracked:
@@ -139,9 +139,9 @@ class Story:
             known[factors, since:] = table.values[:, None]
             before[:] = table.values
         names: dict[str, np.ndarray] = {}
-        for moment, news in enumerate(told, start=1):
-            names |= news
-            for name, value in news.items():
+        for moment, new in enumerate(facts, start=1):
+            names |= new
+            for name, value in new.items():
                 if name in self._factors:
                     known[self._factors[name], moment:] = value
         self.sentences[:, line] = self.script.sentences.number(form, names)

@@ -1,7 +1,7 @@
-"""What a task is: sizes, sentences, the order of lines and how a story is told; and its shortcuts.
+"""What a task is: sizes, sentences, the order of lines and how a story is generated; and its shortcuts.
 
 A shortcut, or rule of thumb, answers without solving the task. It gives a likelihood for each answer, b q c, from what
-the statements and questions of told stories say.
+the statements and questions of stories say.
 """
 
 from abc import ABC, abstractmethod
@@ -54,12 +54,12 @@ class Task(Config, ABC):
 
     @property
     @abstractmethod
-    def dice(self) -> int:
+    def n_uniforms(self) -> int:
         """How many random numbers a story is made of."""
 
     @abstractmethod
-    def tell(self, story: Story) -> None:
-        """Tell the story whose dice these are, line by line."""
+    def generate(self, story: Story) -> None:
+        """Generate the story that these random numbers make, line by line."""
 
     @abstractmethod
     def guess(self, story: Story) -> dict[str, Float[np.ndarray, "b q c"]]:
@@ -82,10 +82,10 @@ class Task(Config, ABC):
     def script(self) -> Script:
         return Script(Sentences(tuple(map(Form, self.forms)), self.names), self.lines)
 
-    def told(self, dice: Float[np.ndarray, "b k"]) -> Story:
+    def stories(self, uniforms: Float[np.ndarray, "b k"]) -> Story:
         """The stories that are made of these numbers."""
-        story = Story(self.script, self.factors, dice)
-        self.tell(story)
+        story = Story(self.script, self.factors, uniforms)
+        self.generate(story)
         return story
 
     def shortcuts(self, story: Story) -> dict[str, float]:
@@ -94,35 +94,35 @@ class Task(Config, ABC):
         `without the question` is the most that is possible so: only above it has a model surely read the question.
         """
         guesses = {**_majorities(story.answers, len(self.answers)), **self.guess(story)}
-        scores = {name: float(at(guess, story.answers).mean()) for name, guess in guesses.items()}
+        scores = {name: float(pick(guess, story.answers).mean()) for name, guess in guesses.items()}
         scores["chance"] = max(score for name, score in scores.items() if not name.startswith(LOOKS))
         possible = self.possible(story)
         if possible is not None:
             # Any of what is known may be asked for: the largest share of it that has one answer.
-            shares = one_of(possible, len(self.answers)).sum(2) / (possible >= 0).sum(-1, keepdims=True)
+            shares = one_hot(possible, len(self.answers)).sum(2) / (possible >= 0).sum(-1, keepdims=True)
             scores["without the question"] = float(shares.max(-1).mean())
         return scores
 
 
 def _majorities(answers: Int[np.ndarray, "b q"], classes: int) -> dict[str, Float[np.ndarray, "b q c"]]:
-    shares = one_of(answers, classes).mean(0)
-    each = one_of(shares.argmax(-1), classes).astype(float)
-    overall = one_of(shares.mean(0, keepdims=True).argmax(-1), classes).astype(float)
+    shares = one_hot(answers, classes).mean(0)
+    by_question = one_hot(shares.argmax(-1), classes).astype(float)
+    overall = one_hot(shares.mean(0, keepdims=True).argmax(-1), classes).astype(float)
     return {
         "majority answer": np.broadcast_to(overall, (*answers.shape, classes)),
-        "majority by question": np.broadcast_to(each, (*answers.shape, classes)),
+        "majority by question": np.broadcast_to(by_question, (*answers.shape, classes)),
     }
 
 
 def guess_places(story: Story, classes: int) -> dict[str, Float[np.ndarray, "b q c"]]:
     """The place named last; and the one named most often, the first or the latest of them where there are several."""
-    script, named = story.script, one_of(story.stated("place"), classes)
-    latest = last(named)[:, script.statements_before]
+    script, named = story.script, one_hot(story.stated("place"), classes)
+    latest = last_occurrence(named)[:, script.statements_before]
     counts = len(script.statements) * np.cumsum(named, axis=1)[:, script.statements_before - 1]
     return {
-        "last statement": sure(latest.argmax(-1), classes),
-        "most frequent": sure((counts - named.argmax(1)[:, None]).argmax(-1), classes),
-        "most frequent, latest": sure((counts + latest).argmax(-1), classes),
+        "last statement": certain(latest.argmax(-1), classes),
+        "most frequent": certain((counts - named.argmax(1)[:, None]).argmax(-1), classes),
+        "most frequent, latest": certain((counts + latest).argmax(-1), classes),
     }
 
 
@@ -130,26 +130,26 @@ def any_place_of_the_asked(story: Story, classes: int) -> Float[np.ndarray, "b q
     """Any place to which the person asked for has moved, each as likely."""
     theirs = story.stated("person")[:, None] == story.asked("person")[..., None]
     theirs &= np.arange(theirs.shape[2]) < story.script.statements_before[:, None]
-    been = (theirs[..., None] & one_of(story.stated("place"), classes)[:, None]).any(2)
+    been = (theirs[..., None] & one_hot(story.stated("place"), classes)[:, None]).any(2)
     return been / np.maximum(been.sum(-1, keepdims=True), 1)
 
 
-def sure(answers: Int[np.ndarray, "b q"], classes: int) -> Float[np.ndarray, "b q c"]:
+def certain(answers: Int[np.ndarray, "b q"], classes: int) -> Float[np.ndarray, "b q c"]:
     """This answer and no other; none where it is -1."""
-    return one_of(answers, classes).astype(float)
+    return one_hot(answers, classes).astype(float)
 
 
-def at(table: np.ndarray, index: Int[np.ndarray, "*any"]) -> np.ndarray:
+def pick(table: np.ndarray, index: Int[np.ndarray, "*any"]) -> np.ndarray:
     """The entry of each row of the last axis that the index names."""
     return np.take_along_axis(table, index[..., None], -1)[..., 0]
 
 
-def one_of(index: Int[np.ndarray, "*any"], count: int) -> Bool[np.ndarray, "*any n"]:
+def one_hot(index: Int[np.ndarray, "*any"], count: int) -> Bool[np.ndarray, "*any n"]:
     """Which of so many the index names; none where it is -1."""
     return index[..., None] == np.arange(count, dtype=SMALL)
 
 
-def last(happens: Bool[np.ndarray, "b n *any"]) -> Int[np.ndarray, "b time *any"]:
+def last_occurrence(happens: Bool[np.ndarray, "b n *any"]) -> Int[np.ndarray, "b time *any"]:
     """The last statement at which it happened, before the first statement and after each; -1 for none."""
     numbers = np.arange(happens.shape[1], dtype=SMALL).reshape(-1, *[1] * (happens.ndim - 2))
     latest = np.maximum.accumulate(np.where(happens, numbers, -1), axis=1)

@@ -16,11 +16,11 @@ from unbraid.worlds.stories.task import (
     MOVES,
     PLACES,
     Task,
-    at,
+    certain,
     guess_places,
-    last,
-    one_of,
-    sure,
+    last_occurrence,
+    one_hot,
+    pick,
 )
 
 THINGS = ("football", "milk", "apple", "book")
@@ -93,12 +93,12 @@ class TwoFacts(Task):
         return [f"place of {thing}" for thing in self.names["thing"]]
 
     @property
-    def dice(self) -> int:
+    def n_uniforms(self) -> int:
         return (4 * STATEMENTS + 1) * self.rounds
 
-    def tell(self, story: Story) -> None:
+    def generate(self, story: Story) -> None:
         count = STATEMENTS * self.rounds
-        whether, whom, whither, how, what = np.split(story.dice, count * np.arange(1, 5))
+        for_act, for_pair, for_place, for_verb, for_question = np.split(story.uniforms, count * np.arange(1, 5))
         place_of, holder_of, place_of_thing = map(story.track, (self._places_of_people, self._holders, self.askable))
         last_move, last_handled = story.table(self.people), story.table(self.things)
         brought = story.table(self.things)  # the last move, when the thing was handled, of who handled it
@@ -106,30 +106,34 @@ class TwoFacts(Task):
             # Before the first question something is taken at last.
             must = (n + 1 == STATEMENTS) & (place_of_thing.values < 0).all(0)
             act, person, thing = self._act(
-                np.where(must, MOVING, whether[n]), whom[n], place_of.values, holder_of.values, place_of_thing.values
+                np.where(must, MOVING, for_act[n]),
+                for_pair[n],
+                place_of.values,
+                holder_of.values,
+                place_of_thing.values,
             )
             moves, handles = act == MOVED, act != MOVED
-            place = np.where(moves, choose_other(whither[n], place_of[person], self.places), -1)
+            place = np.where(moves, choose_other(for_place[n], place_of[person], self.places), -1)
             place_of.set(person, place, where=moves)
             holder_of.set(thing, np.where(act == TOOK, person, -1), where=handles)
             held = holder_of.values >= 0  # what is held goes where its holder goes
             place_of_thing.values[:] = np.where(held, place_of[holder_of.values], place_of_thing.values)
-            form = FIRST[act] + (how[n] * COUNTS[act]).astype(int)
-            number = story.say(form, {"person": person}, {"act": act}, {"place": place, "thing": thing})
+            form = FIRST[act] + (for_verb[n] * COUNTS[act]).astype(int)
+            number = story.state(form, {"person": person}, {"act": act}, {"place": place, "thing": thing})
             last_move.set(person, number, where=moves)
             last_handled.set(thing, number, where=handles)
             brought.set(thing, last_move[person], where=handles)
             if (n + 1) % STATEMENTS == 0:
-                thing = choose_among(what[n // STATEMENTS], place_of_thing.values >= 0)
+                thing = choose_among(for_question[n // STATEMENTS], place_of_thing.values >= 0)
                 holder = holder_of[thing]
                 move = np.where(holder >= 0, last_move[holder], brought[thing])
-                because = np.stack([last_handled[thing], move])
-                story.ask(ASK, {"thing": thing}, answer=place_of_thing[thing], because=because)
+                support = np.stack([last_handled[thing], move])
+                story.ask(ASK, {"thing": thing}, answer=place_of_thing[thing], support=support)
 
     def _act(
         self,
-        whether: Float[np.ndarray, "b"],
-        whom: Float[np.ndarray, "b"],
+        for_act: Float[np.ndarray, "b"],
+        for_pair: Float[np.ndarray, "b"],
         place_of: Int[np.ndarray, "person b"],
         holder_of: Int[np.ndarray, "thing b"],
         place_of_thing: Int[np.ndarray, "thing b"],
@@ -139,12 +143,12 @@ class TwoFacts(Task):
         free, stands = ~holds.any(1, keepdims=True), place_of[:, None]
         lies_there = (place_of_thing < 0) | (place_of_thing == stands)
         can_take = free & (stands >= 0) & (holder_of < 0) & lies_there
-        drops = whether >= 1 - DROPPING
+        drops = for_act >= 1 - DROPPING
         can = np.where(drops, holds, can_take).reshape(self.people * self.things, -1)
-        handles = can.any(0) & (whether >= MOVING)
-        pair = choose_among(whom, can)
+        handles = can.any(0) & (for_act >= MOVING)
+        pair = choose_among(for_pair, can)
         act = np.where(handles, np.where(drops, DROPPED, TOOK), MOVED)
-        person = np.where(handles, pair // self.things, choose(whom, self.people))
+        person = np.where(handles, pair // self.things, choose(for_pair, self.people))
         return act, person, np.where(handles, pair % self.things, -1)
 
     def guess(self, story: Story) -> dict[str, Float[np.ndarray, "b q c"]]:
@@ -156,6 +160,8 @@ class TwoFacts(Task):
     def _where_last_handled(self, story: Story) -> Float[np.ndarray, "b q c"]:
         """The place where the thing was last taken or dropped."""
         asked = story.asked("thing")
-        handled = at(last(one_of(story.stated("thing"), self.things))[:, story.script.statements_before], asked)
+        handled = pick(
+            last_occurrence(one_hot(story.stated("thing"), self.things))[:, story.script.statements_before], asked
+        )
         lies = np.stack([story.stated(name) for name in self.askable], axis=-1)
-        return sure(at(np.take_along_axis(lies, handled[..., None], 1), asked), self.places)
+        return certain(pick(np.take_along_axis(lies, handled[..., None], 1), asked), self.places)

@@ -157,10 +157,10 @@ class Stories(Config):
             )
         numbers = self._numbers(position, size, split)
         if self.layout == "together":
-            return write(self._tell(numbers, split), self._script, together(self._script, len(numbers)))
+            return write(self._generate(numbers, split), self._script, together(self._script, len(numbers)))
         stories, questions = np.divmod(numbers, len(self._script.questions))
         stories, rows = np.unique(stories, return_inverse=True)
-        return write(self._tell(stories, split), self._script, single(self._script, rows, questions))
+        return write(self._generate(stories, split), self._script, single(self._script, rows, questions))
 
     def shortcuts(self, samples: int = 20_000) -> dict[str, float]:
         """The accuracy of rules of thumb on this many stories (see docs/stories.md).
@@ -168,32 +168,32 @@ class Stories(Config):
         `chance` is the best rule that does not look at the question. Rules that do are named `asked: …`.
         `without the question` is what nothing that ignores the question can exceed.
         """
-        return self.rules.shortcuts(self._tell(np.arange(samples), "shortcuts"))
+        return self.rules.shortcuts(self._generate(np.arange(samples), "shortcuts"))
 
     @cached_property
     def _script(self) -> Script:
         script = self.rules.script
         return script if self.layout == "together" else script.separated()
 
-    def _tell(self, stories: Int[np.ndarray, "b"], split: str) -> Story:
-        return self.rules.told(self._dice(stories, split))
+    def _generate(self, stories: Int[np.ndarray, "b"], split: str) -> Story:
+        return self.rules.stories(self._uniforms(stories, split))
 
     def _numbers(self, position: int, size: int, split: str) -> Int[np.ndarray, "e"]:
         """Which examples of the split a batch holds."""
         if self.examples is None or split != "train":
             return np.arange(position * size, (position + 1) * size)
-        epoch, place = divmod(position, -(-self.examples // size))
+        epoch, index = divmod(position, -(-self.examples // size))
         order = stream(self.seed, "order of stories", self.task, epoch).permutation(self.examples)
-        return order[place * size : (place + 1) * size]
+        return order[index * size : (index + 1) * size]
 
-    def _dice(self, stories: Int[np.ndarray, "b"], split: str) -> Float[np.ndarray, "b k"]:
+    def _uniforms(self, stories: Int[np.ndarray, "b"], split: str) -> Float[np.ndarray, "b k"]:
         if self.examples is not None and split == "train":
-            return self._kept[stories]
+            return self._fixed_uniforms[stories]
         return self._draw(stories, split)
 
     @cached_property
-    def _kept(self) -> Float[np.ndarray, "b k"]:
-        """The dice of all stories that the fixed examples come from."""
+    def _fixed_uniforms(self) -> Float[np.ndarray, "b k"]:
+        """The random numbers of all stories that the fixed examples come from."""
         questions = 1 if self.layout == "together" else len(self._script.questions)
         return self._draw(np.arange(-(-(self.examples or 0) // questions)), "train")
 
@@ -204,4 +204,4 @@ class Stories(Config):
 
     def _block(self, split: str, number: int) -> Float[np.ndarray, "b k"]:
         rng = stream(self.seed, "stories", self.task, split, number)
-        return rng.random((BLOCK, self.rules.dice), dtype=np.float32)
+        return rng.random((BLOCK, self.rules.n_uniforms), dtype=np.float32)
