@@ -114,10 +114,6 @@ REFUSED_ELSEWHERE = {
         ["embedding.perplexity=3.0"],
         "embedding was given, and an experiment of kind 'dictionaries' has none; accepted: kind = 'embedding', or",
     ),
-    "stories": (
-        ["world={kind='stories'}"],
-        "world.kind is 'stories', on which models are trained; accepted: world.kind = 'superposition' or 'activatio",
-    ),
     "tasks": (
         ["tasks.path.seed=1"],
         "tasks were given, and a world of kind 'superposition' has none; accepted: world.",
@@ -131,6 +127,7 @@ REFUSED_ELSEWHERE = {
     [
         *(pytest.param(GOOD, *case, id=name) for name, case in REFUSED.items()),
         *(pytest.param(TINY, *case, id=f"{name} elsewhere") for name, case in REFUSED_ELSEWHERE.items()),
+        pytest.param("", ["world.kind=stories"], "on which models are trained; accepted: world.kind =", id="no kind"),
     ],
 )
 def test_what_cannot_be_trained_gets_one_sentence(
