@@ -293,7 +293,9 @@ def launch(*words: object, **options: object) -> "subprocess.Popen[str]":
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_says_how_to_resume(number: signal.Signals, config: Path, tmp_path: Path):
-    process = launch("run", config, "training.steps=100000", "checkpoints.log_every=1", "--runs", tmp_path, "--name", "long")
+    process = launch(
+        "run", config, "training.steps=100000", "checkpoints.log_every=1", "--runs", tmp_path, "--name", "long"
+    )
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob("cache/*/checkpoints/*.json")) and time.monotonic() < deadline:
         time.sleep(0.05)

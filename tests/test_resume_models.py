@@ -66,9 +66,7 @@ def test_ctrl_c_stops_every_process_and_says_how_to_resume(moment: str, victim: 
     process = launch_anew("resume", victim.path, env=two, start_new_session=True)
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and not (
-        len(workers_of(process.pid)) == 2
-        if moment == "starting"
-        else list(victim.path.parent.rglob("step-*.json"))
+        len(workers_of(process.pid)) == 2 if moment == "starting" else list(victim.path.parent.rglob("step-*.json"))
     ):
         time.sleep(0.002)
     os.killpg(process.pid, signal.SIGINT)

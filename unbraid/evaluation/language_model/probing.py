@@ -138,6 +138,7 @@ def pool_texts(
 ) -> tuple[Int[np.ndarray, "b"], dict[str, Rows]]:
     """Which texts have a row, and the rows: means over the tokens that are text, of the first window of each."""
     windows = first_windows(model, data.texts, context)
+    _check_tokens(model, data, [window.document for window in windows])
     order: list[int] = []
     raw: list[np.ndarray] = []
     codes: dict[str, list[sparse.csr_array]] = {name: [] for name in saes}
@@ -151,6 +152,16 @@ def pool_texts(
         progress(len(order) / len(windows))
     pooled = {name: sparse.csr_array(sparse.vstack(parts)) for name, parts in codes.items()}
     return np.array(order), {RAW: np.concatenate(raw), **pooled}
+
+
+def _check_tokens(model: HuggingFaceModel, data: LabelledTexts, read: list[int]) -> None:
+    """Raise where too few texts have any token of text, as with a language that the tokenizer does not know."""
+    rows = [("", data.names[data.classes[index]], SPLITS[not data.train[index]]) for index in read]
+    if not any(_is_enough(rows, name) for name in data.names):
+        raise UserError(
+            f"of the {len(data.texts)} labelled texts '{data.name}' {len(read)} have tokens that {model.name} knows, "
+            f"too few to probe; accepted: {FEWEST_TEXTS} training and {FEWEST_TEXTS} test texts of two classes"
+        )
 
 
 def _pool(sae: SAE, x: torch.Tensor, text: np.ndarray, n_texts: int) -> sparse.csr_array:
