@@ -62,8 +62,8 @@ def read_labelled(path: Path, n_texts: int) -> LabelledTexts:
     if not any(_is_enough([rows[index] for index in chosen], name) for name in names):
         needed = round(FEWEST_TEXTS * len(names) / TEST_SHARE)
         raise UserError(
-            f"of the {len(names)} classes of {path} none has {FEWEST_TEXTS} training and {FEWEST_TEXTS} test texts among the "
-            f"{n_texts} asked for; accepted: a file that has them, and texts of {needed} or more"
+            f"of the {len(names)} classes of {path} none has {FEWEST_TEXTS} training and {FEWEST_TEXTS} test texts "
+            f"among the {n_texts} asked for; accepted: a file that has them, and texts of {needed} or more"
         )
     return LabelledTexts(
         path.stem,
@@ -121,6 +121,9 @@ def probe_texts(
     """The accuracy of sparse probes on the codes of each dictionary, and on the activations themselves as `raw`."""
     order, pooled = pool_texts(model, site, data, saes, context, lambda share: progress(share / 2))
     classes, train = data.classes[order], data.train[order]
+    rows = [("", data.names[label], SPLITS[not side]) for label, side in zip(classes, train, strict=True)]
+    if not any(_is_enough(rows, name) for name in data.names):
+        raise _too_few(model, data, len(rows))
     accuracies: dict[str, Accuracies] = {}
     for name, rows in pooled.items():
         accuracies[name] = probing.probe(Labelled(rows, classes, train), stream(0, "against", data.name))
@@ -138,7 +141,8 @@ def pool_texts(
 ) -> tuple[Int[np.ndarray, "b"], dict[str, Rows]]:
     """Which texts have a row, and the rows: means over the tokens that are text, of the first window of each."""
     windows = first_windows(model, data.texts, context)
-    _check_tokens(model, data, [window.document for window in windows])
+    if not windows:
+        raise _too_few(model, data, 0)
     order: list[int] = []
     raw: list[np.ndarray] = []
     codes: dict[str, list[sparse.csr_array]] = {name: [] for name in saes}
@@ -154,14 +158,12 @@ def pool_texts(
     return np.array(order), {RAW: np.concatenate(raw), **pooled}
 
 
-def _check_tokens(model: HuggingFaceModel, data: LabelledTexts, read: list[int]) -> None:
-    """Raise where too few texts have any token of text, as with a language that the tokenizer does not know."""
-    rows = [("", data.names[data.classes[index]], SPLITS[not data.train[index]]) for index in read]
-    if not any(_is_enough(rows, name) for name in data.names):
-        raise UserError(
-            f"of the {len(data.texts)} labelled texts '{data.name}' {len(read)} have tokens that {model.name} knows, "
-            f"too few to probe; accepted: {FEWEST_TEXTS} training and {FEWEST_TEXTS} test texts of two classes"
-        )
+def _too_few(model: HuggingFaceModel, data: LabelledTexts, n_read: int) -> UserError:
+    """Too few texts have any token of text, as with a language that the tokenizer does not know."""
+    return UserError(
+        f"of the {len(data.texts)} labelled texts '{data.name}' {n_read} have tokens that {model.name} knows, too few "
+        f"to probe; accepted: {FEWEST_TEXTS} training and {FEWEST_TEXTS} test texts of two classes"
+    )
 
 
 def _pool(sae: SAE, x: torch.Tensor, text: np.ndarray, n_texts: int) -> sparse.csr_array:
