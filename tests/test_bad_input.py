@@ -9,11 +9,11 @@ import pytest
 import tomli_w
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from unbraid.sweeps.grid import resolve
 
 from unbraid import cli
 from unbraid.dictionaries.mechanisms import MECHANISMS
 from unbraid.dictionaries.training.config import Training
+from unbraid.pipeline.expand import expand
 
 GOOD = """
 title = "small"
@@ -41,18 +41,18 @@ reconstruction_loss = "mean_square"
 [mechanisms.sparsity]
 weight = 0.1
 form = "published"
-[scoring]
+[evaluation]
 samples = 64
-[saving]
+[checkpoints]
 log_every = 1
-checkpoint_every = 2
+every = 2
 [sweep]
 seed = [0, 1]
 "mechanisms.sparsity.weight" = [0.0, 0.2]
 """
 
 ALL = tomllib.loads(GOOD)
-"""The same with every setting of the nine mechanisms of seed 003 and time to reallocate once; not swept, for speed."""
+"""The same with every setting of the nine mechanisms of their source study, and time to reallocate once; not swept."""
 del ALL["sweep"]
 NINE = [name for name in MECHANISMS if name not in ("sparsity", "matryoshka")]
 ALL["mechanisms"] |= {name: MECHANISMS[name]().to_dict() for name in NINE}
@@ -129,7 +129,7 @@ def test_steps_that_are_left_out_are_those_by_default():
     tree = tomllib.loads(GOOD)
     del tree["training"]["steps"]
     assert leaves_out_steps(tomli_w.dumps(tree).encode())
-    assert resolve(tree, "here")["training"]["steps"] == Training().steps
+    assert expand(tree, "here").config["training"]["steps"] == Training().steps
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_a_mutated_configuration_is_run_or_refused(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr("unbraid.working.write_report", lambda runs, path: path)  # drawing is tested elsewhere
+    monkeypatch.setattr("unbraid.cli.work.write_report", lambda runs, path: path)  # drawing is tested elsewhere
     codes: list[int] = []
 
     @settings(

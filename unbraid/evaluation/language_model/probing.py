@@ -121,6 +121,9 @@ def probe_texts(
     """The accuracy of sparse probes on the codes of each dictionary, and on the activations themselves as `raw`."""
     order, pooled = pool_texts(model, site, data, saes, context, lambda share: progress(share / 2))
     classes, train = data.classes[order], data.train[order]
+    rows = [("", data.names[label], SPLITS[not side]) for label, side in zip(classes, train, strict=True)]
+    if not any(_is_enough(rows, name) for name in data.names):
+        raise _too_few(model, data, len(rows))
     accuracies: dict[str, Accuracies] = {}
     for name, rows in pooled.items():
         accuracies[name] = probing.probe(Labelled(rows, classes, train), stream(0, "against", data.name))
@@ -138,6 +141,8 @@ def pool_texts(
 ) -> tuple[Int[np.ndarray, "b"], dict[str, Rows]]:
     """Which texts have a row, and the rows: means over the tokens that are text, of the first window of each."""
     windows = first_windows(model, data.texts, context)
+    if not windows:
+        raise _too_few(model, data, 0)
     order: list[int] = []
     raw: list[np.ndarray] = []
     codes: dict[str, list[sparse.csr_array]] = {name: [] for name in saes}
@@ -151,6 +156,14 @@ def pool_texts(
         progress(len(order) / len(windows))
     pooled = {name: sparse.csr_array(sparse.vstack(parts)) for name, parts in codes.items()}
     return np.array(order), {RAW: np.concatenate(raw), **pooled}
+
+
+def _too_few(model: HuggingFaceModel, data: LabelledTexts, n_read: int) -> UserError:
+    """Too few texts have any token of text, as with a language that the tokenizer does not know."""
+    return UserError(
+        f"of the {len(data.texts)} labelled texts '{data.name}' {n_read} have tokens that {model.name} knows, too few "
+        f"to probe; accepted: {FEWEST_TEXTS} training and {FEWEST_TEXTS} test texts of two classes"
+    )
 
 
 def _pool(sae: SAE, x: torch.Tensor, text: np.ndarray, n_texts: int) -> sparse.csr_array:
