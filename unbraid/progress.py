@@ -114,7 +114,9 @@ class TimeLeft:
         overall = (taken + PRIOR) / (guessed + PRIOR)
         rates = {kind: (taken + PRIOR * overall) / (guessed + PRIOR) for kind, (taken, guessed) in totals.items()}
         left = [self._left(index, rates.get(task.kind, overall)) for index, task in enumerate(self._tasks)]
-        unfinished = sum(1 for index, task in enumerate(self._tasks) if self._reached.get(index, (0, 0))[1] < task.steps)
+        unfinished = sum(
+            1 for index, task in enumerate(self._tasks) if self._reached.get(index, (0, 0))[1] < task.steps
+        )
         together = max(1, min(self._workers, unfinished))
         return max(sum(left) / together, max(left))
 

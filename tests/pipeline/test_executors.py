@@ -13,8 +13,8 @@ from tests.pipeline.running import Recorded, results, run_config
 from tests.pipeline.small_stages import (
     Adds,
     Breaks,
-    EndsAnyway,
     Endless,
+    EndsAnyway,
     NotesThreads,
     NotFiniteOnce,
     SavesWhenStopped,

@@ -13,7 +13,6 @@ from unbraid.pipeline.expand import expand
 from unbraid.pipeline.experiment import Member
 
 
-
 def members_of(data: JsonDict) -> tuple[Member, ...]:
     return expand(data, "here").members
 
@@ -51,9 +50,7 @@ def test_a_swept_table_is_put_in_place():
 
 def test_quoted_and_nested_paths_mean_the_same():
     nested = members_of({"sweep": {"training": {"steps": [3, 4]}}})
-    assert [m.experiment for m in nested] == [
-        m.experiment for m in members_of({"sweep": {"training.steps": [3, 4]}})
-    ]
+    assert [m.experiment for m in nested] == [m.experiment for m in members_of({"sweep": {"training.steps": [3, 4]}})]
 
 
 @given(st.lists(st.integers(0, 99), min_size=1, max_size=4, unique=True), st.integers(1, 500))

@@ -68,7 +68,15 @@ def test_a_run_of_models_leaves_scores_with_chance_and_differences(whole: Run):
     scores = whole.scores()
     assert [setting["label"] for setting in scores["settings"]] == ["none", "orthogonality"]
     metrics = scores["settings"][0]["metrics"]
-    assert {"accuracy", "support_best", "support_mass", "attention_entropy", "separation", "head_cka", "seconds"} <= metrics.keys()
+    assert {
+        "accuracy",
+        "support_best",
+        "support_mass",
+        "attention_entropy",
+        "separation",
+        "head_cka",
+        "seconds",
+    } <= metrics.keys()
     assert metrics["accuracy"]["ceiling"] == 1
     assert len(metrics["accuracy"]["members"]) == 2
     world = expand(whole.config(), "c").first.world
@@ -184,7 +192,8 @@ def test_models_are_read_back_as_they_were_trained(whole: Run):
 def test_a_wider_model_is_more_work():
     """Eight times the width is 64 times the weights: most of a step, but for what every step costs."""
     small, large = (
-        expand({"kind": "models", "model": {"d_model": width, "d_ff": width, "heads": 2}}, "here") for width in (16, 128)
+        expand({"kind": "models", "model": {"d_model": width, "d_ff": width, "heads": 2}}, "here")
+        for width in (16, 128)
     )
     seconds = [plan.first.stages(plan.stacks[0])[0].seconds_per_step for plan in (small, large)]
     assert seconds[1] > 8 * seconds[0]

@@ -256,7 +256,9 @@ class EvaluateModels(Stage):
         model = self.training.members[0].model
         ablated = model.layers * len(model.head_labels) + 2
         answers = self.training.forward_seconds(self.evaluation.stories)
-        return 0.1 + len(self.training.members) * (answers + ablated * self.training.forward_seconds(self.evaluation.heads))
+        return 0.1 + len(self.training.members) * (
+            answers + ablated * self.training.forward_seconds(self.evaluation.heads)
+        )
 
     def run(self, context: Context) -> None:
         context.progress.status(self.name)
