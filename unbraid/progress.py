@@ -26,7 +26,7 @@ from unbraid.config import JsonDict
 
 SECONDS_BETWEEN_LINES = 5.0
 PRIOR = 5.0
-"""So many seconds of guessed work must have been measured before a rate counts more than the one it is corrected from."""
+"""So many seconds of guessed work must be measured before a rate counts more than the one it corrects."""
 
 ONE_OFF = 10.0
 """So many times as long as the median of its kind, a step is no measure of those to come."""

@@ -1,4 +1,4 @@
-"""One cache for every kind of run: the same again makes nothing, a change makes what depends on it, damage is noticed."""
+"""One cache for every kind of run: the same again makes nothing, a change what depends on it, damage is noticed."""
 
 import shutil
 from pathlib import Path

@@ -187,7 +187,7 @@ def test_whoever_waits_for_another_process_can_be_stopped(tmp_path: Path):
     signals.received = signal.SIGTERM
     with (
         cache.making(stage.key, lambda: False),
-        pytest.raises(UserError, match="^stopped while another process makes"),
+        pytest.raises(UserError, match=r"^stopped while another process makes"),
     ):
         make(stage, Cache(cache.path), TaskProgress(Silent(), 0), signals)
     assert not (tmp_path / "made").exists()

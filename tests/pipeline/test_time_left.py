@@ -7,6 +7,7 @@ each run compiles, so that its first step takes seconds.
 
 import json
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -91,7 +92,7 @@ def test_on_a_slower_or_faster_machine_it_falls_from_a_tenth_of_the_run_on(slowe
     shown = list(replay(KINDS, recorded))
     whole = shown[-1][0]
     known = [(now, left) for now, left in shown if now > 0.1 * whole]
-    for (_, before), (now, left) in zip(known, known[1:], strict=False):
+    for (_, before), (now, left) in pairwise(known):
         assert left is not None
         assert before is not None
         assert left < before + 0.02 * whole, f"rises from {before:.0f} s to {left:.0f} s at {now:.0f} s of {whole:.0f}"
@@ -100,7 +101,7 @@ def test_on_a_slower_or_faster_machine_it_falls_from_a_tenth_of_the_run_on(slowe
 
 
 def test_a_first_step_that_compiles_does_not_count_for_all_steps():
-    """Ten seconds for a step of 5 ms: were all steps like it, 2,000 s would be left of one task, and as long of each."""
+    """Ten seconds for a step of 5 ms: were all steps like it, 2,000 s would be left of each training."""
     clock = Clock()
     left = TimeLeft(KINDS, 1, clock)
     left.begin(2, 0)

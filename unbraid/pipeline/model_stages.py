@@ -42,7 +42,7 @@ from unbraid.worlds.text import Text
 NOT_OF_THE_MODEL = ("training", "evaluation", "seed")
 """What the table [model] holds beside the architecture."""
 SECONDS_PER_PRODUCT = 5e-11
-"""Of a multiplication in a model, on one thread; a guess, as all that is said here of seconds (`tests/pipeline/timings`)."""
+"""Of a multiplication in a model, on one thread. This and the following are guesses (`tests/pipeline/timings`)."""
 SECONDS_PER_MODEL_STEP, SECONDS_PER_TEXT_STEP = 3e-3, 1.5e-2
 """Of a training step beside its multiplications, on stories and on a text."""
 SECONDS_PER_STORY_WRITTEN = 2e-5
