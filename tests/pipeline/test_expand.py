@@ -175,6 +175,36 @@ def test_an_override_of_what_is_swept_is_refused_with_what_to_write_instead():
         overridden({"sweep": {"training.steps": [3, 4]}}, ["training.steps=5"], "here")
 
 
+@pytest.mark.parametrize(
+    ("path", "values", "refused"),
+    [
+        ("model", [{"d_ff": 32}, {"layers": 3}], False),
+        ("model", [{"d_ff": 32}, {"training": {"steps": 3}}], False),
+        ("model", [{"training": {"steps": 4}}, {"training": {"steps": 3}}], True),
+        ("model", [{"kind": "transformer"}, {"kind": "gauge"}], False),
+        ("model.training", [{"batch": 4}, {"batch": 8}], False),
+        ("model.training.steps", [3, 4], True),
+    ],
+)
+def test_an_override_under_a_swept_table_is_refused_only_where_every_value_sets_it(path, values, refused: bool):
+    """How a model is trained stays when the sweep puts a table of another kind in its place."""
+    data: JsonDict = {"kind": "models", "sweep": {path: values}}
+    if refused:
+        with pytest.raises(UserError, match=r"'model.training.steps' is swept"):
+            overridden(data, ["model.training.steps=60"], "here")
+    else:
+        steps = [
+            m.experiment.model.training.steps for m in members_of(overridden(data, ["model.training.steps=60"], "here"))
+        ]
+        assert 60 in steps
+
+
+def test_an_override_under_a_table_that_other_kinds_replace_is_refused():
+    data = {"sweep": {"dictionary.activation": [{"kind": "relu"}, {"kind": "topk", "k": 3}]}}
+    with pytest.raises(UserError, match=r"'dictionary.activation.k' is swept"):
+        overridden(data, ["dictionary.activation.k=5"], "here")
+
+
 @pytest.mark.parametrize("values", [100, 10_000])
 def test_a_sweep_of_a_hundred_million_members_is_refused_before_it_is_expanded(values: int, monkeypatch):
     """Of four paths with 100 values each, or of two with 10,000: the size is known from the lists."""

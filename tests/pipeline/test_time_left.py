@@ -59,7 +59,7 @@ def read_timings(path: Path, parent: Path) -> tuple[list[Task], list[Steps]]:
 
 @pytest.mark.parametrize("path", TIMINGS, ids=lambda path: path.stem)
 def test_of_a_real_run_the_time_left_falls_and_is_about_right(path: Path, tmp_path: Path):
-    """It never rises by more than a tenth of the whole, and from a tenth of the run on it is within a half."""
+    """It rises by less than 15 % of the whole run, and from a third of the run on it is right to a third of it."""
     tasks, recorded = read_timings(path, tmp_path)
     shown = [(now, left) for now, left in replay(tasks, recorded) if left is not None]
     whole = shown[-1][0]
@@ -67,10 +67,10 @@ def test_of_a_real_run_the_time_left_falls_and_is_about_right(path: Path, tmp_pa
     assert len(shown) >= len(tasks)
     lowest = shown[0][1]
     for now, left in shown:
-        assert left < lowest + 0.1 * whole, f"rises to {left:.0f} s at {now:.0f} s of {whole:.0f}"
+        assert left < lowest + 0.15 * whole, f"rises to {left:.0f} s at {now:.0f} s of {whole:.0f}"
         lowest = min(lowest, left)
-        if now > 0.1 * whole:
-            assert abs(left - (whole - now)) < 0.5 * whole, f"{left:.0f} s at {now:.0f} s of {whole:.0f}"
+        if now > whole / 3:
+            assert abs(left - (whole - now)) < whole / 3, f"{left:.0f} s at {now:.0f} s of {whole:.0f}"
 
 
 def evenly(steps: int, seconds: float, first: float = 0.0) -> list[tuple[int, float]]:

@@ -177,12 +177,26 @@ def _check_has_effect(overrides: JsonDict, data: JsonDict, source: str) -> None:
     cases = cases if isinstance(cases, dict) else {}
     paths = [flatten(case) if isinstance(case, dict) else {} for case in cases.values()]
     for path, value in flatten({key: tree for key, tree in overrides.items() if key not in MERGED}).items():
-        if _is_set_by(path, swept):
+        if any(_is_swept(path, other, values) for other, values in swept.items()):
             asked = f"sweep.'{path}'=[{value}]"
             raise UserError(f"{source}: '{path}' is swept, so setting it changes nothing; accepted: {asked}")
         if cases and all(_is_set_by(path, case) for case in paths):
             asked = f"cases.{next(iter(cases))}.{path}={value}"
             raise UserError(f"{source}: every case sets '{path}', so setting it changes nothing; accepted: {asked}")
+
+
+def _is_swept(path: str, other: str, values: object) -> bool:
+    """Whether all values swept at `other` set `path`: it itself, or in tables that are put over one that holds it."""
+    if path == other:
+        return True
+    if not path.startswith(f"{other}.") or not isinstance(values, list):
+        return False
+    rest = path.removeprefix(f"{other}.")
+    of_any_kind = rest.split(".")[0] in OF_ANY_KIND.get(other, ())
+    return all(
+        not isinstance(value, dict) or ("kind" in value and not of_any_kind) or _is_set_by(rest, flatten(value))
+        for value in values
+    )
 
 
 def _is_set_by(path: str, others: Iterable[str]) -> bool:
