@@ -100,8 +100,8 @@ CONFIGS = {
         f"kind = 'pipeline'\n{STORIES}{TRANSFORMER}{TRAINING}[activations]\nstories = 60\n{LEARNING}{SAMPLES}"
     ),
     "embedding": (
-        f"kind = 'embedding'\n{WORLD}[embedding]\nperplexity = 5.0\niterations = 250\n[samples]\nn = 40\nbatch = 'all'\n"
-        "[sweep]\nseed = [0, 1]\n"
+        f"kind = 'embedding'\n{WORLD}[embedding]\nperplexity = 5.0\niterations = 250\n"
+        "[samples]\nn = 40\nbatch = 'all'\n[sweep]\nseed = [0, 1]\n"
     ),
     "activations": f"[world]\nkind = 'activations'\npath = 'shards'\n{LEARNING}{SAMPLES}",
     "claims": f"{WORLD}{LEARNING}[evaluation]\nsamples = 256\n[sweep]\nseed = [0, 1, 2, 3, 4]\n"
