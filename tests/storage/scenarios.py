@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 from collections.abc import Callable, Iterator, Sequence
@@ -113,6 +114,8 @@ STOPPED = {"dictionaries": 10, "models": 8, "language_models": 8, "pipeline": 15
 """The step at which a run of this kind is stopped; of the pipeline it is in the training of dictionaries."""
 TIMES = "seconds"
 """A score that is another one whenever something is made again."""
+MINUTES = re.compile(r'"minutes": [0-9.e-]+|^ "sha256": "[0-9a-f]+"', re.MULTILINE)
+"""The same in a ledger, with the checksum of the whole."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +153,8 @@ def command(name: str, folder: Path) -> Ended:
         if name.startswith("load"):
             return _load(name)
         code, out, err = unbraid(*_words(name))
-        return Ended(code, out.replace(str(folder), "HOME"), err, _left(name) if code == 0 else "")
+        out = MINUTES.sub("", out.replace(str(folder), "HOME"))
+        return Ended(code, out, err, _left(name) if code == 0 else "")
 
 
 def unbraid(*words: str) -> tuple[int, str, str]:
@@ -194,7 +198,7 @@ def _left(name: str) -> str:
     if name == "report":
         return _digest([Path("runs/run/report.html").read_text()])
     if name.startswith("claims"):
-        return _digest([Path("ledger.json").read_text()] if name != "claims" else [])
+        return _digest([MINUTES.sub("", Path("ledger.json").read_text())] if name != "claims" else [])
     return results(Path(folder)) if folder else ""
 
 
