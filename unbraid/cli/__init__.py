@@ -114,6 +114,8 @@ def show(
 
     found = find_run(name, runs)
     with found.advice():
+        if found.is_finished:
+            found.scores()  # a damaged file is told before anything is printed
         if as_json:
             typer.echo(run_as_json(found))
         else:

@@ -16,7 +16,7 @@ from unbraid.pipeline.summary import summarize
 from unbraid.progress import Progress
 from unbraid.signals import StopSignals
 from unbraid.storage.cache import Cache
-from unbraid.storage.files import read_json, remove_leftovers, write_json, write_sealed
+from unbraid.storage.files import CHECKSUMS, read_json, remove_leftovers, write_json, write_sealed
 from unbraid.storage.runs import Run
 
 WriteReport = Callable[[Run], Path]
@@ -37,7 +37,10 @@ def carry_out(
     if run.is_finished:
         run.verify()
         return
-    before, began = run.status()["seconds"], time.monotonic()
+    status, began = run.status(), time.monotonic()
+    before = status["seconds"]
+    if status["state"] == "finished":
+        progress.say(f"{run.path / CHECKSUMS} is missing; the run is made again from what is in the cache")
 
     def note(state: str, sentence: str = "") -> None:
         run.set_status(state, sentence, before + time.monotonic() - began)
