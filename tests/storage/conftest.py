@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from unbraid.reports.findings import Findings
 
 from tests.storage.scenarios import CONFIGS, STOPPED, Scenario, claim, finish, stop
 from unbraid.reports.canvas import Picture, Plate
-from unbraid.reports.findings import Findings
 from unbraid.studies import ledger
 
 
