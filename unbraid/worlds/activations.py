@@ -101,7 +101,7 @@ class Activations(World):
     def check_shards(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        cls.check_names(data)  # before anybody looks for shards
+        cls.check_names(data)  # pyright: ignore[reportCallIssue] (before anybody looks for shards)
         source = source_of(data)
         folder = folder_of(data, source)
         if source is not None:
