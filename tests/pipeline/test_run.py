@@ -184,6 +184,23 @@ def test_a_line_of_progress_begins_with_them(tmp_path: Path):
     ]
 
 
+def test_every_stage_is_measured_from_its_beginning(tmp_path: Path):
+    """Also one of a single step, and one that goes on from a checkpoint: from there."""
+    begun: list[tuple[str, int]] = []
+
+    class Begun(Silent):
+        def begin(self, index: int, step: int) -> None:
+            super().begin(index, step)
+            begun.append((self._tasks[index].name, step))
+
+    run = create(tmp_path, "run", {**DICTIONARIES, "checkpoints": {"every": 2}})
+    with pytest.raises(Killed):
+        finish(run, Dying("top-k · seed 0/3 · training", 3))
+    finish(run, Begun())
+    training, evaluation = "top-k · seed 0/3 · training", "top-k · seed 0/3 · evaluation"
+    assert begun == [(training, 0), (training, 2), (evaluation, 0)]
+
+
 def test_a_run_says_how_it_is(tmp_path: Path):
     run = create(tmp_path, "run", DICTIONARIES)
     with pytest.raises(Killed):
