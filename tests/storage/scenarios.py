@@ -29,6 +29,7 @@ from unbraid.storage.runs import Run
 from unbraid.studies import ledger
 from unbraid.studies.claims import Claim, Part
 from unbraid.studies.measures import Difference
+from unbraid.studies.results import Where
 from unbraid.studies.verdicts import Above
 
 WORLD = """
@@ -277,7 +278,7 @@ def _evaluate(run: Run) -> None:
 
 def claim() -> dict[str, Claim]:
     """About the run in this folder: a cost that silences everything leaves fewer firing."""
-    weights = [{"mechanisms.sparsity.weight": weight} for weight in (0.01, 30.0)]
+    weights: list[Where] = [{"mechanisms.sparsity.weight": weight} for weight in (0.01, 30.0)]
     measure = Difference(metric="l0", of=weights[0], minus=weights[1])
     part = Part(what="L0, weak minus strong", measure=measure, rule=Above(margin=0.1))
     made = Claim(

@@ -2,7 +2,7 @@
 
 For every command one of these must hold:
     refused    exit 2, one line on standard error that names the file
-    mended     exit 0, standard error says which stage, checkpoint or log was passed over, the results are the same bits;
+    mended     exit 0, standard error says which stage, checkpoint or log was passed over, the results are the same;
                a finished run without checksums looks like one that was killed before its end, and is made again
     untouched  exit 0, output and results are what they are without the damage: the file does not matter here
     listed     `unbraid list` says that the run is damaged

@@ -289,7 +289,11 @@ def test_scores_on_a_language_model_are_not_sealed_anew_when_they_are_damaged(ma
     path = folder / "runs/run/language_model.json"
     path.write_text(path.read_text().replace("0.5", "0.9"))
     (folder / "runs/run/checksums.json").unlink()
-    assert refused(command("resume", folder), "runs/run/language_model.json")
+    ended = command("resume", folder)
+    said, refusal = ended.err.splitlines()
+    assert ended.code == 2
+    assert "runs/run/checksums.json is missing; the run is made again" in said
+    assert refusal.startswith("unbraid: runs/run/language_model.json is damaged")
     assert json.loads((folder / "runs/run/status.json").read_text())["state"] == "failed"
 
 

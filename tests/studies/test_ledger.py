@@ -146,12 +146,12 @@ def test_another_scale_is_another_run(claims: None, trained: Path, runs: Path, c
 def test_a_stopped_study_goes_on(
     claims: None, runs: Path, finished: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    def interrupt(progress: Silent, stack: int, line: dict) -> None:
+    def interrupt(progress: Silent, index: int, line: dict) -> None:
         if line["step"] == 30:
             os.kill(os.getpid(), signal.SIGINT)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Silent, "show", interrupt)
+        patch.setattr(Silent, "log", interrupt)
         code, _, err = unbraid(capsys, "claims", "tiny/sparser", "-q", "--runs", runs)
     assert code == 130
     assert f"go on with: unbraid claims tiny/sparser --scale small --runs {runs}" in err
