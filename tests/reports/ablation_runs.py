@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tests.reports.run_files import start_run
-from unbraid.storage.files import json_bytes, write_arrays, write_bytes, write_json
+from unbraid.storage.files import json_bytes, write_arrays, write_bytes, write_json, write_sealed
 from unbraid.storage.runs import Run
 
 MECHANISMS = [
@@ -87,7 +87,7 @@ def write_ablation(path: Path, evaluated: bool = False, seeds: list[int] = SEEDS
     write_json(path / "scores.json", {"settings": settings, "differences": []})
     write_stack(run.stack(0), seeds)
     if evaluated:
-        write_json(path / "language_model.json", language_model_scores(settings))
+        write_sealed(path / "language_model.json", language_model_scores(settings))
     return run
 
 

@@ -5,37 +5,39 @@ from pathlib import Path
 
 import pytest
 import torch
-from unbraid.reports.findings import Findings
 
 from tests.storage.scenarios import CONFIGS, STOPPED, Scenario, claim, finish, stop
-from unbraid.reports.canvas import Picture, Plate
+from unbraid.reports.canvas import Figure, Section
+from unbraid.reports.run_results import RunResults
+from unbraid.reports.text_sections import all_scores, differences
 from unbraid.studies import ledger
 
 
 @pytest.fixture(scope="session")
-def no_report_writer_yet():
-    """Reports with one picture, which is not a picture.
+def data_for_figures():
+    """Reports with one figure, which is the data that figures are drawn from: drawing takes seconds."""
 
-    And without any page: the report of a pipeline cannot be written until the branch `reports` is merged. Then drop the
-    last line, and this sentence.
-    """
-    plate = Plate("Scores", "A caption", [Picture("score-mmcs", b"dots", "dots")])
+    def draw(results: RunResults) -> list[Section]:
+        figure = Figure("score-mmcs", repr(_read(results)).encode(), "data")
+        return [Section("Data", "A caption", [figure]), all_scores(results), differences(results)]
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("unbraid.reports.page.draw", lambda findings: [plate])
-        patch.setattr("unbraid.reports.page.page", lambda findings, drawn: repr([_read(one) for one in findings]))
+        patch.setattr("unbraid.reports.page.draw", draw)
         yield
 
 
-def _read(findings: Findings) -> list[object]:
+def _read(results: RunResults) -> list[object]:
     """All that a page is made of, in an order of its own: arrays of a file come in any."""
-    arrays = [sorted((name, array.tolist()) for name, array in tables.items()) for tables in findings.tables]
-    arrays += [sorted((name, array.tolist()) for name, array in tables.items()) for tables in findings.tracking]
-    words = [findings.config, findings.settings, findings.differences, findings.logs, findings.language_model]
-    return [*words, findings.stories, findings.texts, findings.features, arrays]
+    arrays = [
+        sorted((name, array.tolist()) for name, array in tables.items())
+        for tables in (*results.tables, *results.tracking)
+    ]
+    words = [results.config, results.settings, results.differences, results.logs]
+    return [*words, results.stories, results.texts, results.features, arrays]
 
 
 @pytest.fixture(scope="session")
-def quick(no_report_writer_yet):
+def quick(data_for_figures):
     """One thread, no waiting for disks, and the claims of the tests."""
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:

@@ -3,7 +3,7 @@
 import pytest
 
 from unbraid.errors import UserError
-from unbraid.storage.files import write_json
+from unbraid.storage.files import write_json, write_sealed
 from unbraid.storage.runs import Run
 from unbraid.studies.results import Results
 
@@ -34,7 +34,7 @@ def run(tmp_path):
         for w in (2, 1)
     ]
     write_json(made.path / "scores.json", {"settings": scored, "differences": []})
-    write_json(made.path / "language_model.json", {"settings": on_model, "warnings": []})
+    write_sealed(made.path / "language_model.json", {"settings": on_model, "warnings": []})
     return made
 
 
