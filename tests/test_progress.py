@@ -6,7 +6,7 @@ import time
 import pytest
 from rich.console import Console
 
-from unbraid.progress import Bar, Lines, OneOfMany, Task, TimeLeft
+from unbraid.progress import PRIOR, Bar, Lines, OneOfMany, Task, TimeLeft
 
 TRAINING = Task("top-k · seed 3 · training", "train", 100, 1.0)
 LINE = {
@@ -75,11 +75,16 @@ def test_time_left_is_measured_by_the_kind_of_task():
     left.advance(0, 0)
     clock.now = 20.0
     left.advance(0, 10)
-    assert left.seconds() == 60.0  # three tasks to come, as far as is known at twice their guess
+    overall = (20 + PRIOR) / (10 + PRIOR)
+    training = (20 + PRIOR * overall) / (10 + PRIOR)
+    assert left.seconds() == pytest.approx(10 * (overall + training + overall))
     left.advance(1, 0)
     clock.now = 25.0
     left.advance(1, 10)
-    assert left.seconds() == 20.0 + 5.0
+    overall = (25 + PRIOR) / (20 + PRIOR)
+    training, evaluation = ((taken + PRIOR * overall) / (10 + PRIOR) for taken in (20, 5))
+    assert left.seconds() == pytest.approx(10 * (training + evaluation))
+    assert training > 1.5 > 0.9 > evaluation
     assert left.share() == 0.5
 
 
@@ -93,7 +98,9 @@ def test_time_left_falls_as_work_goes_on():
             left.advance(task, step)
             seen.append(left.seconds())
     assert seen == sorted(seen, reverse=True)
-    assert seen[0] == pytest.approx(19.0)
+    overall = (1 + PRIOR) / (3 + PRIOR)
+    assert seen[0] == pytest.approx(57 * (1 + PRIOR * overall) / (3 + PRIOR))
+    assert seen[4] == pytest.approx(15.0, rel=0.3)  # of 20 s, five have passed
     assert seen[-1] == 0.0
 
 

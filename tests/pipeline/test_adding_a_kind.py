@@ -52,5 +52,5 @@ def test_a_second_run_takes_every_stage_from_the_cache(package: Path):
 
 
 def test_what_it_does_not_read_is_refused(package: Path):
-    with pytest.raises(AssertionError, match="there is no setting 'training'"):
+    with pytest.raises(AssertionError, match="training was given, and an experiment of kind 'chance' has none"):
         run_python(package, "-m", "unbraid", "run", "chance.toml", "training.steps=10")

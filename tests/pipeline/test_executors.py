@@ -165,7 +165,9 @@ def test_a_parent_that_dies_takes_its_workers_with_it(tmp_path: Path):
 
 
 def make_one(stage: Stage, cache: Path) -> None:
-    make(stage, Cache(cache), TaskProgress(Silent(), 0), StopSignals("unbraid resume x"))
+    progress = Silent()
+    progress.plan([stage.task()])
+    make(stage, Cache(cache), TaskProgress(progress, 0), StopSignals("unbraid resume x"))
 
 
 def test_of_two_processes_that_want_one_stage_one_waits_and_it_is_made_once(tmp_path: Path):

@@ -7,6 +7,8 @@ from unbraid.errors import UserError
 from unbraid.pipeline.expand import expand, kind_of
 from unbraid.pipeline.experiment import Experiment, Member, check_memory
 from unbraid.pipeline.kinds import KINDS
+from unbraid.reports.sections import SECTIONS
+from unbraid.reports.summaries import SUMMARIES
 
 STORIES = {"kind": "stories"}
 
@@ -109,8 +111,10 @@ def test_a_dictionary_keeps_nothing_of_models_nor_of_baselines():
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_kind_says_which_metric_leads_and_which_sections_its_report_has(kind):
     facts = expand({"kind": kind}, "here").facts()
-    leading = {"models": "accuracy", "language_models": "perplexity", "pipeline": "phi"}
-    assert facts == {"kind": kind, "leading": leading.get(kind, "mmcs"), "sections": [kind]}
+    leading = {"models": "accuracy", "language_models": "perplexity", "pipeline": "phi", "embedding": "evenness"}
+    assert (facts["kind"], facts["leading"]) == (kind, leading.get(kind, "mmcs"))
+    assert facts["sections"] == list(KINDS[kind].sections)
+    assert {"all_scores", "differences"} <= set(facts["sections"]) <= {*SECTIONS, *SUMMARIES}
 
 
 def test_a_model_that_does_not_fit_is_refused_before_its_width_is_asked_for():

@@ -1,10 +1,11 @@
 """Small runs of every kind, made once, for the tests that damage them."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import torch
 
 from tests.storage.scenarios import CONFIGS, STOPPED, Scenario, claim, finish, stop
 from unbraid.reports.canvas import Figure, Section
@@ -13,17 +14,10 @@ from unbraid.reports.text_sections import all_scores, differences
 from unbraid.studies import ledger
 
 
-@pytest.fixture(scope="session")
-def data_for_figures():
-    """Reports with one figure, which is the data that figures are drawn from: drawing takes seconds."""
-
-    def draw(results: RunResults) -> list[Section]:
-        figure = Figure("score-mmcs", repr(_read(results)).encode(), "data")
-        return [Section("Data", "A caption", [figure]), all_scores(results), differences(results)]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("unbraid.reports.page.draw", draw)
-        yield
+def draw_data(results: RunResults) -> list[Section]:
+    """One figure, which is the data that figures are drawn from: drawing takes seconds."""
+    figure = Figure("score-mmcs", repr(_read(results)).encode(), "data")
+    return [Section("Data", "A caption", [figure]), all_scores(results), differences(results)]
 
 
 def _read(results: RunResults) -> list[object]:
@@ -36,20 +30,27 @@ def _read(results: RunResults) -> list[object]:
     return [*words, results.stories, results.texts, results.features, arrays]
 
 
-@pytest.fixture(scope="session")
-def quick(data_for_figures):
-    """One thread, no waiting for disks, and the claims of the tests."""
-    torch.set_num_threads(1)
+@contextmanager
+def quick_runs() -> Iterator[None]:
+    """Nothing is drawn, nobody waits for disks, and the claims are those of the tests."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("unbraid.reports.page.draw", draw_data)
         patch.setattr(os, "fsync", lambda handle: None)
         patch.setattr("unbraid.storage.environment._commit", lambda: None)
         patch.setattr(ledger, "CLAIMS", claim())
         yield
 
 
+@pytest.fixture
+def quick() -> Iterator[None]:
+    with quick_runs():
+        yield
+
+
 @pytest.fixture(scope="session")
-def scenarios(quick, tmp_path_factory) -> dict[str, Scenario]:
+def scenarios(tmp_path_factory) -> dict[str, Scenario]:
     """Every kind finished, and those that can be stopped, by name."""
     home: Path = tmp_path_factory.mktemp("scenarios")
-    made = {kind: finish(home / kind, kind) for kind in CONFIGS}
-    return made | {f"stopped-{kind}": stop(home / f"stopped-{kind}", kind) for kind in STOPPED}
+    with quick_runs():
+        made = {kind: finish(home / kind, kind) for kind in CONFIGS}
+        return made | {f"stopped-{kind}": stop(home / f"stopped-{kind}", kind) for kind in STOPPED}

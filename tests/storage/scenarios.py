@@ -272,8 +272,15 @@ def _evaluate(run: Run) -> None:
     score = {"value": 0.5, "interval": [0.4, 0.6], "chance": None, "ceiling": 1.0, "members": [0.4, 0.6]}
     setting = {"label": card["label"], "setting": card["setting"], "members": card["members"]}
     settings = [{**setting, "metrics": {"loss_recovered": score}}]
+    on = {
+        "model": "tiny",
+        "site": "model.layers.1",
+        "text": "a.txt",
+        "labelled": [],
+        "baselines": {"raw activations": {}},
+    }
     with run.adding("language_model.json"):
-        run.set_on_language_model({"settings": settings, "differences": [], "facts": {"tokens": 64}})
+        run.set_on_language_model({"settings": settings, "differences": [], "warnings": [], **on})
 
 
 def claim() -> dict[str, Claim]:

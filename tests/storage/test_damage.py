@@ -14,8 +14,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.storage.conftest import quick_runs
 from tests.storage.scenarios import Damage, Ended, Scenario, command, copy, random_damage
 
+pytestmark = pytest.mark.usefixtures("quick")
 SEED = 17
 MENDED = ("set aside", "passed over", "goes on from step", "is made again", "captured again")
 READING = ("list", "show", "show --json", "resume", "load_stack", "load_models", "diagnose")
@@ -25,13 +27,14 @@ READING = ("list", "show", "show --json", "resume", "load_stack", "load_models",
 @pytest.fixture(scope="session")
 def whole(scenarios, tmp_path_factory) -> dict[str, dict[str, Ended]]:
     """What every command says without any damage."""
-    found: dict[str, dict[str, Ended]] = {}
-    for name, scenario in scenarios.items():
-        folder = copy(scenario, tmp_path_factory.mktemp("whole"))
-        found[name] = {each: command(each, folder) for each in scenario.commands}
-        for each, ended in found[name].items():
-            assert ended.code == 0, f"{name}, {each}: {ended.err}"
-    return found
+    outcomes: dict[str, dict[str, Ended]] = {}
+    with quick_runs():
+        for name, scenario in scenarios.items():
+            folder = copy(scenario, tmp_path_factory.mktemp("whole"))
+            outcomes[name] = {words: command(words, folder) for words in scenario.commands}
+            for words, ended in outcomes[name].items():
+                assert ended.code == 0, f"{name}, {words}: {ended.err}"
+    return outcomes
 
 
 def verdict(each: str, ended: Ended, expected: Ended, damage: Damage) -> str:

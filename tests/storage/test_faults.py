@@ -18,6 +18,8 @@ from unbraid.storage.cache import Cache
 from unbraid.storage.checkpoints import load_latest
 from unbraid.storage.runs import Run
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 
 @pytest.fixture
 def made(scenarios, tmp_path):
@@ -170,7 +172,7 @@ def test_r4_a_damaged_ledger_is_refused_and_left_as_it_is(made, number):
 def test_r5_a_sweep_that_is_too_large_is_refused_before_it_is_expanded():
     sweep = {"seed": list(range(10_000)), "world.seed": list(range(10_000))}
     with pytest.raises(UserError, match="100,000,000"):
-        combinations({"sweep": sweep}, "here", ("seed", "world"), ())
+        combinations({"sweep": sweep}, "here", ("seed", "world"), (), {})
 
 
 @pytest.mark.parametrize("kind", CONFIGS)

@@ -35,7 +35,7 @@ def test_what_is_found_is_kept_in_the_configuration(world):
     assert experiment.world == world
 
 
-def test_a_world_without_a_kind_is_planted():
+def test_a_world_without_a_kind_has_truth():
     assert check(DictionaryExperiment, {"world": {"dimensions": 7}}, "here").world == Superposition(dimensions=7)
 
 
@@ -124,7 +124,7 @@ def test_a_run_says_that_there_is_no_truth(folder, tmp_path, capsys, more):
     assert "MMCS of" not in out
     page = (tmp_path / "runs" / "a" / "report.html").read_text()
     assert "activations of tiny at model.layers.1" in page
-    assert "of the variance" in page
+    assert "Explained variance" in page
     assert "oracle" not in page.split("The whole configuration")[0]
     settings = json.loads((tmp_path / "runs" / "a" / "scores.json").read_text())["settings"]
     assert all("mmcs" not in setting["metrics"] and "explained_variance" in setting["metrics"] for setting in settings)

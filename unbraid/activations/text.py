@@ -20,7 +20,7 @@ import torch
 
 from unbraid.activations.huggingface import HuggingFaceModel
 from unbraid.axes import Bool, Int, Tensor
-from unbraid.config import is_text
+from unbraid.config import is_encodable
 from unbraid.errors import Missing, UserError
 
 SUFFIXES = (".txt", ".jsonl")
@@ -103,7 +103,7 @@ def _json_documents(file: Path) -> Iterator[str]:
             text = json.loads(line)["text"]
         except (ValueError, KeyError, TypeError, RecursionError):
             text = None
-        if not isinstance(text, str) or not is_text(text):
+        if not isinstance(text, str) or not is_encodable(text):
             raise UserError(
                 f'line {number} of {file} is not a document; accepted: a JSON object with "text" in Unicode'
             )

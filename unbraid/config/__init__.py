@@ -13,7 +13,7 @@ from unbraid.config.schema import (
     tagged,
 )
 from unbraid.config.sweep import REPLICATES, combine, flatten, merge, task_of
-from unbraid.config.toml import is_text, parse_override, read_toml, to_toml
+from unbraid.config.toml import is_encodable, parse_override, read_toml, to_toml
 
 __all__ = [
     "REPLICATES",
@@ -27,7 +27,7 @@ __all__ = [
     "combine",
     "field_docs",
     "flatten",
-    "is_text",
+    "is_encodable",
     "merge",
     "parse_override",
     "per_member_fields",

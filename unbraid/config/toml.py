@@ -28,7 +28,7 @@ def to_toml(tree: JsonDict) -> str:
 def parse_override(text: str) -> JsonDict:
     """`training.steps=100` as `{"training": {"steps": 100}}`; a value that is not TOML is taken as a string."""
     path, equals, value = text.partition("=")
-    if not equals or not path.strip() or "\n" in path or not is_text(text):
+    if not equals or not path.strip() or "\n" in path or not is_encodable(text):
         raise UserError(f"{text!r} is not an override; accepted: PATH=VALUE, for example training.steps=100")
     for candidate in (value, json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")):
         try:
@@ -39,7 +39,7 @@ def parse_override(text: str) -> JsonDict:
     raise UserError(f"'{path}' is not a dotted path; accepted: names joined by dots, for example training.steps")
 
 
-def is_text(text: str) -> bool:
+def is_encodable(text: str) -> bool:
     """Whether it can be written down: an argument that is not UTF-8 arrives with halves of characters."""
     return not any(0xD800 <= ord(letter) <= 0xDFFF for letter in text)
 

@@ -110,7 +110,7 @@ def score(dictionary: Stack | FittedBaseline, world: World, samples: int = 20_48
     """
     measured = _measure(_readers(dictionary, world), world, samples)
     reconstruction_chance = {"explained_variance": 0.0, "reconstruction_error": float(measured.variance)}
-    if not world.is_planted:
+    if not world.has_truth:
         return Scores(measured.values, reconstruction_chance, {}, measured.tables)
     chance = _mean(_measure(_random_readers(dictionary, world), world, samples).values)
     kept_chance = {name: value for name, value in chance.items() if METRICS[name].chance == RANDOM}
@@ -143,7 +143,7 @@ class _Reader:
         world: World,
     ) -> "_Reader":
         repeats = partial(redundancy_scores, directions, encode)
-        if not world.is_planted:
+        if not world.has_truth:
             return cls({}, {}, torch.zeros(len(directions), 0, dtype=torch.long), None, encode, decode, repeats)
         cosine = recovery.cosines(world.directions, directions)
         matched = recovery.match(cosine)

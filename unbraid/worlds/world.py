@@ -37,14 +37,14 @@ class World(Config, ABC):
         The share of samples in which each planted feature fires.
     parents : integer Tensor, shape (n,)
         The feature without which each feature never fires, or -1.
-    is_planted : bool
+    has_truth : bool
         Whether the true features are known.
 
     Examples
     --------
     >>> import unbraid as ub
     >>> world: ub.World = ub.Superposition(dimensions=16, n_features=24, active=2.0)
-    >>> world.is_planted, world.directions.shape
+    >>> world.has_truth, world.directions.shape
     (True, torch.Size([24, 16]))
     >>> bool((world.batch(position=3, size=10).x == world.batch(position=3, size=10).x).all())
     True
@@ -54,7 +54,7 @@ class World(Config, ABC):
     """d, the number of dimensions of the inputs."""
 
     @property
-    def is_planted(self) -> bool:
+    def has_truth(self) -> bool:
         """Whether the truth is known; activations of a real model have none."""
         return len(self.directions) > 0
 

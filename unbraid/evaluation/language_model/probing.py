@@ -17,7 +17,7 @@ from scipy import sparse
 from unbraid.activations.huggingface import HuggingFaceModel
 from unbraid.activations.sites import Site
 from unbraid.axes import Bool, Int
-from unbraid.config import is_text
+from unbraid.config import is_encodable
 from unbraid.errors import Missing, UserError
 from unbraid.evaluation.language_model.sae import BLOCK, SAE, active_features, first_windows, read_rows, token_batches
 from unbraid.metrics import probing
@@ -102,7 +102,7 @@ def _parse(line: str, number: int, path: Path) -> tuple[str, str, str]:
         text, label, split = row["text"], str(row["label"]), row["split"]
     except (ValueError, KeyError, TypeError, RecursionError):
         text, label, split = "", "", ""
-    if not isinstance(text, str) or not text.strip() or split not in SPLITS or not is_text(text + label):
+    if not isinstance(text, str) or not text.strip() or split not in SPLITS or not is_encodable(text + label):
         raise UserError(
             f'line {number} of {path} is not a labelled text; accepted: a JSON object with "text", "label" and "split" '
             "(train or test), in Unicode"
