@@ -1,22 +1,24 @@
-# make demo | test | check | slow | bench [ONLY=name] | real-data | clean
+# make demo | test | check | slow | bench [ONLY=name] | sizes | same-bits | real-data | clean
 PYTHON ?= python3
 BIN := .venv/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export HF_HUB_OFFLINE = 1
 
-.PHONY: demo test check slow bench real-data test-data clean
+.PHONY: demo test check slow bench sizes same-bits real-data test-data clean
 
 demo: .venv/installed
-	$(BIN)/unbraid run configs/line.toml
+	$(BIN)/unbraid run pipeline/demo
 
 test: .venv/installed-dev test-data
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
+# Each part prints how long it took.
+TIMED = @timed() { start=$$(date +%s); "$$@" || exit $$?; echo "== $$1 $$2 $$3: $$(($$(date +%s) - start)) s"; }; timed
 check: .venv/installed-dev test-data
-	$(BIN)/ruff format --check
-	$(BIN)/ruff check
-	$(BIN)/basedpyright
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(TIMED) $(BIN)/ruff format --check
+	$(TIMED) $(BIN)/ruff check
+	$(TIMED) $(BIN)/basedpyright
+	$(TIMED) $(BIN)/python -m pytest -n auto --dist worksteal --durations 15
 
 slow: .venv/installed-dev test-data
 	$(BIN)/python -m pytest -m slow
@@ -31,6 +33,14 @@ test-data: .venv/installed-dev
 
 bench: .venv-bench/installed
 	PYTHONWARNINGS=ignore .venv-bench/bin/python -m benchmarks $(ONLY)
+
+# How large the package is, by room; its longest files and functions; how many files a run passes through.
+sizes: .venv/installed-dev
+	$(BIN)/python -m benchmarks.sizes
+
+# Small runs of every kind, by the code before issue 17 and by this checkout: the same numbers to the last bit.
+same-bits: .venv/installed-dev test-data
+	tests/regression/against_old.sh
 
 clean:
 	rm -rf .venv .venv-bench build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

@@ -11,10 +11,10 @@ from benchmarks import (
     gauge,
     grid,
     learning,
-    line,
     mechanisms,
     memory,
     models,
+    pipeline,
     spine,
     stories,
     training,
@@ -37,8 +37,8 @@ BENCHMARKS: dict[str, Benchmark] = {
     "models": models.models,
     "gauge": gauge.gauge,
     "learning": learning.learning,
-    "line": line.line,
-    "recovered": line.recovered,
+    "pipeline": pipeline.pipeline,
+    "recovered": pipeline.recovered,
     "check": spine.check,
 }
 

@@ -48,13 +48,13 @@ def main(who: str, rate: float) -> None:
 
 def _ours(world, rate: float) -> tuple[Callable[[int], object], Callable[[], Tensor]]:
     from unbraid import Dictionary, Sparsity, Training
-    from unbraid.members import across
-    from unbraid.training.fit import advance, inputs_of
-    from unbraid.training.step import State
+    from unbraid.dictionaries.training.fit import advance, inputs_of
+    from unbraid.dictionaries.training.step import State
+    from unbraid.members import stack_configs
 
-    mechanisms = {"sparsity": across([Sparsity(weight=L1, form="published")])}
-    training = across([Training(steps=MOST, batch=BATCH, learning_rate=rate, fidelity="mean_square")])
-    state = State.start(Dictionary(features=FEATURES), world.dimensions, mechanisms, [0])
+    mechanisms = {"sparsity": stack_configs([Sparsity(weight=L1, form="published")])}
+    training = stack_configs([Training(steps=MOST, batch=BATCH, learning_rate=rate, reconstruction_loss="mean_square")])
+    state = State.start(Dictionary(d_sae=FEATURES), world.dimensions, mechanisms, [0])
     inputs = inputs_of(world, training)
     return lambda position: advance(state, inputs(position), training, mechanisms), lambda: state.stack.directions
 

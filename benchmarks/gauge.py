@@ -11,12 +11,12 @@ from torch.nn import functional
 
 from benchmarks.figure import Figure, answer, medians
 from benchmarks.memory import kilobytes
-from unbraid.models import FreeEnergy, Gauge, Shape, Transformer, start_models
-from unbraid.models.gauge.attention import Looking, attend, pattern
+from unbraid.models import FreeEnergy, Gauge, ModelConfig, Transformer, start_models
+from unbraid.models.gauge.attention import GaugeMask, attend, pattern
 from unbraid.models.gauge.beliefs import Beliefs
 from unbraid.models.gauge.frames import turns
 from unbraid.models.gauge.pairwise import compare, mix, transports
-from unbraid.training.teaching import Pupils, Teaching, learn
+from unbraid.models.training import ModelState, ModelTraining, train_step
 
 TOKENS, HEADS, DEGREE, BATCH, LONG = 256, 4, 2, 8, 2048
 WIDTH = HEADS * (2 * DEGREE + 1)
@@ -52,8 +52,8 @@ class Held:
         return Held(*(part[:, sequence : sequence + 1] for part in self.leaves()))
 
 
-def looking() -> Looking:
-    return Looking(None, torch.ones(1, 1, TOKENS, TOKENS, dtype=torch.bool).tril())
+def causal_mask() -> GaugeMask:
+    return GaugeMask(None, torch.ones(1, 1, TOKENS, TOKENS, dtype=torch.bool).tril())
 
 
 def kappa(held: Held) -> Tensor:
@@ -64,12 +64,12 @@ def fast(held: Held) -> Tensor:
     """What heads read, in tokens' own frames."""
     turn = turns(held.frames, {DEGREE})[DEGREE]
     beliefs = Beliefs.turned(held.mean, held.spread.exp(), turn)
-    return attend(beliefs, kappa(held), looking(), covariance=False).mean @ turn.mT
+    return attend(beliefs, kappa(held), causal_mask(), covariance=False).mean @ turn.mT
 
 
 def by_pairs(held: Held) -> Tensor:
     pairs = compare(held.mean, torch.diag_embed(held.spread.exp()), transports(held.frames, DEGREE, "exact"))
-    return mix(pairs, pattern(pairs.kl, kappa(held), looking()))[0]
+    return mix(pairs, pattern(pairs.kl, kappa(held), causal_mask()))[0]
 
 
 def there_and_back(make: Callable[[Held], Tensor], held: Held) -> Callable[[], object]:
@@ -113,9 +113,9 @@ class Windows:
         return cls(words[:, :-1], torch.arange(length).expand(batch, length), words[:, 1:])
 
 
-def step(settings: Shape, length: int = TOKENS, batch: int = BATCH) -> Callable[[], object]:
-    pupils, windows = Pupils.of(start_models(settings, WORDS, length, WORDS, [0])), Windows.drawn(length, batch)
-    return lambda: learn(pupils, windows, Teaching(batch=batch), {})
+def step(settings: ModelConfig, length: int = TOKENS, batch: int = BATCH) -> Callable[[], object]:
+    state, windows = ModelState.of(start_models(settings, WORDS, length, WORDS, [0])), Windows.drawn(length, batch)
+    return lambda: train_step(state, windows, ModelTraining(batch=batch), {})
 
 
 def differences() -> Iterator[Figure]:

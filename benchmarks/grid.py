@@ -11,13 +11,14 @@ from dataclasses import dataclass
 
 from benchmarks.figure import Figure
 from unbraid.config import read_toml
-from unbraid.members import across
-from unbraid.studies import find_config
-from unbraid.sweeps.grid import Member, expand
-from unbraid.sweeps.plan import plan
-from unbraid.sweeps.scales import at_scale
-from unbraid.training.fit import inputs_of, train
-from unbraid.training.step import State
+from unbraid.config.sweep import at_scale
+from unbraid.dictionaries.training.fit import inputs_of, train
+from unbraid.dictionaries.training.step import State
+from unbraid.members import stack_configs
+from unbraid.pipeline.expand import expand
+from unbraid.pipeline.experiment import MemberStack
+from unbraid.pipeline.kinds.dictionaries import DictionaryExperiment
+from unbraid.studies.shipped import find_config
 
 TAKEN, LAST, PEER_STEPS = 300, 20, 5
 """Steps of ours that are taken (fewer for wide dictionaries), how many of them price the rest; steps of SAELens."""
@@ -32,22 +33,23 @@ class Price:
 
 
 def grid() -> Iterator[Figure]:
-    data = at_scale(read_toml(find_config("002-grid")), "standard", "002-grid")
+    data = at_scale(read_toml(find_config("superposition/grid")), "standard", "superposition/grid")
     data["sweep"]["world.firing"] = data["sweep"]["world.firing"][:1]
-    prices = [_price(group) for group in plan(expand(data, "002-grid"))]
+    prices = [_price(stack) for stack in expand(data, "superposition/grid").stacks]
     ours, theirs = sum(price.ours for price in prices), sum(price.theirs for price in prices)
     yield Figure("standard grid of 48: ours, extrapolated", ours / 3600, float("inf"), "lower", "h")
     yield Figure("standard grid of 48: SAELens / ours", theirs / ours, 10, "higher", "×")
 
 
-def _price(group: list[Member]) -> Price:
+def _price(stack: MemberStack) -> Price:
     from benchmarks.peers import sae_lens
 
-    first = group[0].experiment
-    features, steps = first.dictionary.features, first.training.steps
-    training = across([member.experiment.training for member in group])
-    mechanisms = {"sparsity": across([member.experiment.enabled()["sparsity"] for member in group])}
-    state = State.start(first.dictionary, first.world.dimensions, mechanisms, [m.experiment.seed for m in group])
+    members = [m.experiment for m in stack.members if isinstance(m.experiment, DictionaryExperiment)]
+    first = members[0]
+    features, steps = first.dictionary.d_sae, first.training.steps
+    training = stack_configs([member.training for member in members])
+    mechanisms = {"sparsity": stack_configs([member.enabled()["sparsity"] for member in members])}
+    state = State.start(first.dictionary, first.world.dimensions, mechanisms, [member.seed for member in members])
     seconds: list[float] = []
     began = time.perf_counter()
     for _ in train(state, inputs_of(first.world, training), training, mechanisms):
@@ -64,7 +66,7 @@ def _price(group: list[Member]) -> Price:
         began = time.perf_counter()
         step(x)
         taken.append(time.perf_counter() - began)
-    theirs = statistics.median(taken) * steps * len(group)
+    theirs = statistics.median(taken) * steps * len(members)
     print(
         f"  f={features}: SAELens / ours {theirs / ours:.2f}; first steps {seconds[1]:.3f} s, last {seconds[-1]:.3f} s",
         flush=True,

@@ -20,20 +20,20 @@ def learning() -> Iterator[Figure]:
     yield Figure("one_fact: seconds from a cold start, slowest of five", max(seconds), 30, "lower", "s")
 
 
-def taught(seed: int) -> float:
+def train_and_score(seed: int) -> float:
     """The accuracy of one model on stories it has not seen."""
     from unbraid.models import Transformer
-    from unbraid.training.teaching import Pupils, Teaching, teach
+    from unbraid.models.training import ModelState, ModelTraining, train_model
     from unbraid.worlds.stories import Stories
 
     world = Stories()
-    pupils = Pupils.start(Transformer(d_ff=64), world, [seed])
-    for _ in teach(pupils, world, Teaching(steps=350, batch=64, warmup_steps=50, decay_steps=150), {}):
+    state = ModelState.start(Transformer(d_ff=64), world, [seed])
+    for _ in train_model(state, world, ModelTraining(steps=350, batch=64, warmup_steps=50, decay_steps=150), {}):
         pass
     fresh = world.batch(0, 1024, "test")
-    logits = pupils.models.read(pupils.models.forward(fresh.tokens), fresh.asked)
+    logits = state.models.read(state.models.forward(fresh.tokens), fresh.asked)
     return (logits.argmax(-1) == fresh.answers).float().mean().item()
 
 
 if __name__ == "__main__":
-    print(taught(int(sys.argv[1])))
+    print(train_and_score(int(sys.argv[1])))

@@ -12,12 +12,12 @@ import torch
 from benchmarks.figure import Figure, answer, medians
 from benchmarks.memory import kilobytes
 from benchmarks.training import Late
-from unbraid.coactivation import find_pairs
 from unbraid.codes import Codes
+from unbraid.dictionaries.coactivation import find_pairs
 from unbraid.dictionaries.lists import Inputs, encode_lists
-from unbraid.mechanisms import MECHANISMS
-from unbraid.members import across
-from unbraid.training.step import State
+from unbraid.dictionaries.mechanisms import MECHANISMS
+from unbraid.dictionaries.training.step import State
+from unbraid.members import stack_configs
 
 OTHERS = {"sparsity", "matryoshka"}
 """Registered, but none of seed 003's."""
@@ -30,7 +30,7 @@ class Laden(Late):
     def __init__(self, features: int, names: list[str] | None = None) -> None:
         super().__init__(features)
         chosen = [name for name in MECHANISMS if name not in OTHERS] if names is None else names
-        self.mechanisms |= {name: across([MECHANISMS[name]()]) for name in chosen}
+        self.mechanisms |= {name: stack_configs([MECHANISMS[name]()]) for name in chosen}
         memories = {name: mechanism.start(self.state.stack) for name, mechanism in self.mechanisms.items()}
         self.state = State(self.state.stack, self.state.adam, memories)
 

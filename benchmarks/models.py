@@ -10,10 +10,10 @@ from torch.nn import functional
 
 from benchmarks.figure import Figure, medians
 from unbraid.models import Transformer, Transformers, start_models
-from unbraid.training.teaching import Pupils, Teaching, learn
+from unbraid.models.training import ModelState, ModelTraining, train_step
 
 WORDS, CLASSES, LENGTH, QUESTIONS, BATCH, REPEATS = 25, 6, 95, 5, 64, 25
-TEACHING = Teaching(batch=BATCH)
+TRAINING = ModelTraining(batch=BATCH)
 SMALL = Transformer(positions="learned")
 LARGE = Transformer(d_model=256, heads=8, d_ff=1024, positions="learned")
 TOGETHER = 16
@@ -63,9 +63,9 @@ class Torch(nn.Module):
 
 
 def our_step(settings: Transformer, members: int = 1, batch: int = BATCH) -> Callable[[], object]:
-    pupils = Pupils.of(start_models(settings, WORDS, LENGTH, CLASSES, range(members)))
+    state = ModelState.of(start_models(settings, WORDS, LENGTH, CLASSES, range(members)))
     turns = batches(batch)
-    return lambda: learn(pupils, next(turns), TEACHING, {})
+    return lambda: train_step(state, next(turns), TRAINING, {})
 
 
 def torch_step(settings: Transformer) -> Callable[[], object]:
@@ -111,7 +111,7 @@ def backward_through(make: Callable[[Transformers, Tensor], Tensor], settings: T
     assert isinstance(models, Transformers), models
 
     def work() -> object:
-        leaves = models.leaves()
+        leaves = models.requires_grad_copy()
         return torch.autograd.grad(make(leaves, next(turns).tokens).sum(), list(leaves.weights.values())[:-2])
 
     return work

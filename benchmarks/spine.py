@@ -21,7 +21,7 @@ def sampling() -> Iterator[Figure]:
     from unbraid import Superposition
 
     world, positions = Superposition(), itertools.count()
-    probabilities, size = world.probabilities.float(), (4096, world.features)
+    probabilities, size = world.probabilities.float(), (4096, world.n_features)
 
     def dense() -> torch.Tensor:
         return ((torch.rand(size) < probabilities) * torch.rand(size)) @ world.directions

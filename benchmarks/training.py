@@ -10,9 +10,9 @@ from benchmarks.peers import dictionary_learning_step, dictionary_learning_topk_
 from unbraid import Dictionary, Relu, Sparsity, Superposition, TopK, Training
 from unbraid.dictionaries.activations import Activation
 from unbraid.dictionaries.lists import Inputs
-from unbraid.members import across
-from unbraid.training.sparse_step import sparse_step
-from unbraid.training.step import Outcome, State
+from unbraid.dictionaries.training.sparse_step import sparse_step
+from unbraid.dictionaries.training.step import State, StepOutput
+from unbraid.members import stack_configs
 
 WORLD, BATCH, L1, RATE, REPEATS = Superposition(), 4096, 0.1, 1e-4, 15
 
@@ -21,18 +21,18 @@ class Late:
     """Our step on a dictionary late in training: the true directions are found, and few features fire."""
 
     def __init__(self, features: int, activation: Activation | None = None, planted: bool = False) -> None:
-        self.mechanisms = {} if isinstance(activation, TopK) else {"sparsity": across([Sparsity(weight=L1)])}
-        self.training = across([Training(batch=BATCH, learning_rate=RATE)])
-        dictionary = Dictionary(features=features, activation=activation or Relu())
+        self.mechanisms = {} if isinstance(activation, TopK) else {"sparsity": stack_configs([Sparsity(weight=L1)])}
+        self.training = stack_configs([Training(batch=BATCH, learning_rate=RATE)])
+        dictionary = Dictionary(d_sae=features, activation=activation or Relu())
         self.state = State.start(dictionary, WORLD.dimensions, self.mechanisms, [0])
         for rows in (self.state.stack.encoder, self.state.stack.decoder):
-            rows[0, : WORLD.features] = WORLD.directions[:features]
+            rows[0, : WORLD.n_features] = WORLD.directions[:features]
         self.state.stack.encoder_bias.fill_(-0.35)
-        self.state.stack.encoder_bias[0, : WORLD.features] = -0.25
+        self.state.stack.encoder_bias[0, : WORLD.n_features] = -0.25
         self.batches = [WORLD.batch(position, BATCH) for position in range(4)]
         self.turns, self.planted = itertools.cycle(self.batches), planted
 
-    def step(self) -> Outcome:
+    def step(self) -> StepOutput:
         batch = next(self.turns)
         inputs = Inputs(batch.x, batch.truth, WORLD.directions) if self.planted else Inputs(batch.x)
         outcome = sparse_step(self.state, inputs, self.training, self.mechanisms)

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from unbraid.files import write_bytes
 from unbraid.randomness import stream
+from unbraid.storage.files import write_bytes
 
 CHARACTERS = 100_000
 PEOPLE = (

@@ -29,11 +29,12 @@ def rng():
 
 @pytest.fixture
 def undrawn(monkeypatch):
-    """Reports with an empty picture, for tests of what is written, or of what has nothing to do with reports."""
-    from unbraid.reports.canvas import Picture, Plate
+    """Reports without figures, for tests of what is written, or of what has nothing to do with reports."""
+    from unbraid.reports import sections
 
-    plate = Plate("Scores", "A caption", [Picture("nothing", b"", "nothing")])
-    monkeypatch.setattr("unbraid.reports.page.draw", lambda findings: [plate])
+    written = ("all_scores", "differences", "equal_accuracy", "text_samples")
+    empty = {name: lambda results: sections.Section("", "", []) for name in sections.SECTIONS}
+    monkeypatch.setattr(sections, "SECTIONS", {**empty, **{name: sections.SECTIONS[name] for name in written}})
 
 
 @pytest.fixture
@@ -41,8 +42,7 @@ def keep_as_shards():
     """Writes rows as a finished capture of several shards, in documents of eight tokens."""
 
     def keep(folder, rows, shard_tokens=400, dtype="float32"):
-        from unbraid.capture.manifest import Manifest, Origin
-        from unbraid.capture.shards import write_shard
+        from unbraid.activations.shards import Manifest, Origin, write_shard
 
         cards = []
         for number, start in enumerate(range(0, len(rows), shard_tokens)):
@@ -78,7 +78,7 @@ def pretend_to_capture(keep_as_shards):
     """
 
     def pretend(config):
-        from unbraid.capture.manifest import read_manifest
+        from unbraid.activations.shards import read_manifest
         from unbraid.worlds.activations import source_of
 
         world = config.get("world", {})
@@ -91,7 +91,8 @@ def pretend_to_capture(keep_as_shards):
         if source is not None:
             keep_as_shards(source.folder, torch.randn(400, 12))
             manifest = read_manifest(source.folder)
-            told = {"model": source.model, "text": source.text, "site": source.site, "dtype": source.dtype}
-            manifest.model_copy(update={"origin": manifest.origin.model_copy(update=told)}).write(source.folder)
+            facts = {name: getattr(source, name) for name in ("model", "text", "site", "dtype", "context")}
+            facts = {name: value for name, value in facts.items() if value is not None}
+            manifest.model_copy(update={"origin": manifest.origin.model_copy(update=facts)}).write(source.folder)
 
     return pretend

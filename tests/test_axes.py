@@ -11,7 +11,7 @@ from unbraid.dictionaries import Dictionary, Stack
 
 
 def test_a_call_with_a_wrong_number_of_axes_is_an_error():
-    stack = Stack.start(Dictionary(features=3), dimensions=4, seeds=[0])
+    stack = Stack.start(Dictionary(d_sae=3), dimensions=4, seeds=[0])
     with pytest.raises(TypeCheckError):
         stack.encode(torch.zeros(2, 5, 4))
 

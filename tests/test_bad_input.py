@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from unbraid import cli
-from unbraid.mechanisms import MECHANISMS
-from unbraid.sweeps.grid import resolve
-from unbraid.training.schedule import Training
+from unbraid.dictionaries.mechanisms import MECHANISMS
+from unbraid.dictionaries.training.config import Training
+from unbraid.pipeline.expand import expand
 
 GOOD = """
 title = "small"
@@ -21,13 +21,13 @@ seed = 1
 [world]
 kind = "superposition"
 dimensions = 6
-features = 9
+n_features = 9
 decay = 0.9
 active = 1.5
 strength = "product"
 noise = 0.1
 [dictionary]
-features = 7
+d_sae = 7
 pre_bias = true
 activation = { kind = "topk", k = 3 }
 [training]
@@ -37,25 +37,25 @@ learning_rate = 0.01
 warmup_steps = 1
 decay_steps = 1
 clip = 1.0
-fidelity = "mean_square"
+reconstruction_loss = "mean_square"
 [mechanisms.sparsity]
 weight = 0.1
 form = "published"
-[scoring]
+[evaluation]
 samples = 64
-[saving]
+[checkpoints]
 log_every = 1
-checkpoint_every = 2
+every = 2
 [sweep]
 seed = [0, 1]
 "mechanisms.sparsity.weight" = [0.0, 0.2]
 """
 
 ALL = tomllib.loads(GOOD)
-"""The same with every setting of the nine mechanisms of seed 003 and time to reallocate once; not swept, for speed."""
+"""The same with every setting of the nine mechanisms of their source study, and time to reallocate once; not swept."""
 del ALL["sweep"]
 NINE = [name for name in MECHANISMS if name not in ("sparsity", "matryoshka")]
-ALL["mechanisms"] |= {name: MECHANISMS[name]().tree() for name in NINE}
+ALL["mechanisms"] |= {name: MECHANISMS[name]().to_dict() for name in NINE}
 ALL["mechanisms"]["reallocation"]["every"] = 2
 
 VALUES = st.one_of(
@@ -129,7 +129,7 @@ def test_steps_that_are_left_out_are_those_by_default():
     tree = tomllib.loads(GOOD)
     del tree["training"]["steps"]
     assert leaves_out_steps(tomli_w.dumps(tree).encode())
-    assert resolve(tree, "here")["training"]["steps"] == Training().steps
+    assert expand(tree, "here").config["training"]["steps"] == Training().steps
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_a_mutated_configuration_is_run_or_refused(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr("unbraid.working.write_report", lambda runs, path: path)  # drawing is tested elsewhere
+    monkeypatch.setattr("unbraid.cli.work.write_report", lambda runs, path: path)  # drawing is tested elsewhere
     codes: list[int] = []
 
     @settings(

@@ -11,6 +11,7 @@ from tests.test_cli import TINY, unbraid
 from unbraid import cli
 
 GOOD = """
+kind = "models"
 [world]
 kind = "stories"
 people = 2
@@ -27,10 +28,10 @@ k = 1
 [constraints.head_usage]
 weight = 0.1
 layers = [0, 1]
-[teaching]
+[model.training]
 steps = 4
 batch = 8
-[examining]
+[model.evaluation]
 stories = 8
 [tasks.counting]
 model.layers = 1
@@ -81,30 +82,37 @@ REFUSED = {
     ),
     "a task's part that cannot be": (["world.task=counting", "tasks.counting.model.heads=3"], "heads is 3, which does"),
     "a dictionary": (
-        ["dictionary.features=9"],
-        "dictionary was given, and on stories a model is taught; accepted: model",
+        ["dictionary.d_sae=9"],
+        "dictionary was given, and an experiment of kind 'models' has none; accepted: kind = 'dictionaries' or 'pipe",
     ),
-    "training": (["training.steps=3"], "training was given, and on stories a model is taught; accepted: model"),
-    "judging": (["judging={model='m', text='t'}"], "accepted: world.kind 'activations'"),
-    "a world without words": (
-        ["world={kind='superposition'}", "tasks={}"],
-        "taught on stories or text; accepted: world.kind",
+    "training": (["training.steps=3"], "training was given, and an experiment of kind 'models' has none; accepted: "),
+    "an evaluation of dictionaries": (
+        ["evaluation.language_model={model='m', text='t'}"],
+        "evaluation was given, and an experiment of kind 'models' has none; accepted: kind = 'dictionaries' or",
     ),
+    "a world without words": (["world={kind='superposition'}", "tasks={}"], "world.kind is 'superposition'; "),
+    "no such kind": (["kind=model"], "kind is 'model'; did you mean 'models'? accepted: dictionaries, models, "),
+    "a kind that is a list": (["kind=[1]"], "kind is [1]; accepted: dictionaries, models, language_models, "),
+    "stories for dictionaries": (["kind=dictionaries"], "an experiment of kind 'dictionaries' has none; accepted: "),
 }
 """On stories."""
 
 REFUSED_ELSEWHERE = {
     "a model": (
         ["model.heads=2"],
-        "model is for a model, which is taught on stories or text; accepted: world.kind = 'stories'",
+        "model was given, and an experiment of kind 'dictionaries' has none; accepted: kind = 'models' or 'language_",
     ),
     "constraints": (
         ["constraints.head_usage.weight=1"],
-        "constraints is for a model, which is taught on stories or text; accept",
+        "constraints was given, and an experiment of kind 'dictionaries' has none; accepted: kind = 'models' or",
     ),
-    "teaching": (
-        ["teaching.steps=3"],
-        "teaching is for a model, which is taught on stories or text; accepted: world.kind",
+    "activations": (
+        ["activations.stories=300"],
+        "activations was given, and an experiment of kind 'dictionaries' has none; accepted: kind = 'pipeline', or",
+    ),
+    "an embedding": (
+        ["embedding.perplexity=3.0"],
+        "embedding was given, and an experiment of kind 'dictionaries' has none; accepted: kind = 'embedding', or",
     ),
     "tasks": (
         ["tasks.path.seed=1"],
@@ -119,9 +127,10 @@ REFUSED_ELSEWHERE = {
     [
         *(pytest.param(GOOD, *case, id=name) for name, case in REFUSED.items()),
         *(pytest.param(TINY, *case, id=f"{name} elsewhere") for name, case in REFUSED_ELSEWHERE.items()),
+        pytest.param("", ["world.kind=stories"], "on which models are trained; accepted: world.kind =", id="no kind"),
     ],
 )
-def test_what_cannot_be_taught_gets_one_sentence(
+def test_what_cannot_be_trained_gets_one_sentence(
     config: str, words: list[str], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     (tmp_path / "c.toml").write_text(config)
@@ -136,8 +145,8 @@ def test_what_cannot_be_taught_gets_one_sentence(
 def test_a_mutated_configuration_is_accepted_or_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    """Up to where the run would begin: that takes no time, and what is accepted is taught in other tests."""
-    monkeypatch.setattr(cli, "_work", lambda run, quiet: None)
+    """Up to where the run would begin: that takes no time, and what is accepted is trained in other tests."""
+    monkeypatch.setattr(cli, "_work", lambda run, plan, quiet: None)
     codes: list[int] = []
 
     @settings(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sweeps.test_text_work import CONFIG
+from tests.killing import LANGUAGE_MODELS as CONFIG
 from unbraid import cli
 
 REFUSED = {
@@ -21,7 +21,7 @@ REFUSED = {
     "seeing what comes": (["model.causal=false"], "model.causal is false, so that a token would see the next one"),
     "a mean over what comes": (["model.readout=mean"], "model.readout is 'mean', so that a token would see the next"),
     "tasks of stories": (["tasks.counting.model.layers=1"], "a world of kind 'text' has none"),
-    "a dictionary": (["training.steps=3"], "training was given, and on text a model is taught"),
+    "a dictionary": (["training.steps=3"], "training was given, and an experiment of kind 'language_models' has none"),
 }
 
 

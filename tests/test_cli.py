@@ -13,26 +13,27 @@ import numpy as np
 import pytest
 
 from unbraid import cli
-from unbraid.files import read_arrays, read_json
-from unbraid.runs import Run
+from unbraid.errors import UserError
+from unbraid.storage.files import read_arrays, read_json
+from unbraid.storage.runs import Run
 
 TINY = """
 [world]
 dimensions = 8
-features = 12
+n_features = 12
 active = 2.0
 [dictionary]
-features = 10
+d_sae = 10
 [training]
 steps = 12
 batch = 16
 [mechanisms.sparsity]
 weight = 0.1
-[scoring]
+[evaluation]
 samples = 256
-[saving]
+[checkpoints]
 log_every = 3
-checkpoint_every = 4
+every = 4
 [sweep]
 seed = [0, 1]
 """
@@ -132,15 +133,15 @@ def test_configs_that_ship_are_listed_and_valid(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pretend_to_capture
 ):
     from unbraid.config import read_toml
-    from unbraid.studies import shipped
-    from unbraid.sweeps.grid import expand
-    from unbraid.sweeps.scales import at_scale, scales_of
+    from unbraid.config.sweep import at_scale, scales_of
+    from unbraid.pipeline.expand import expand
+    from unbraid.studies.shipped import shipped
 
     monkeypatch.chdir(tmp_path)
     out = unbraid(capsys, "configs")[1]
-    for path in shipped():
-        assert path.stem in out
-        assert path.read_text().startswith(f"# unbraid run configs/{path.name}")
+    for name, path in shipped().items():
+        assert f"\n{name} " in f"\n{out}"
+        assert path.read_text().startswith("# unbraid run ")
         data = read_toml(path)
         for scale in (None, *scales_of(data, path.name)):
             chosen = at_scale(data, scale, path.name)
@@ -159,7 +160,6 @@ def test_a_scale_comes_before_overrides_and_its_name_is_kept(
     assert code == 0
     assert (run.config()["training"]["steps"], run.config()["training"]["batch"]) == (14, 9)
     assert run.config()["scale"] == "long"
-    assert "Scale: long." in out
     assert "Scale: long." in (run.path / "report.html").read_text()
 
 
@@ -176,11 +176,11 @@ def test_an_unknown_scale_is_refused_with_those_there_are(
 
 REFUSED = {
     "unknown key": (["training.stepps=3"], "did you mean 'steps'"),
-    "unknown table": (["wolrd.features=3"], "did you mean 'world'"),
+    "unknown table": (["wolrd.n_features=3"], "did you mean 'world'"),
     "unknown mechanism": (["mechanisms.sparsty.weight=1"], "did you mean 'sparsity'"),
     "wrong type": (["training.steps=many"], "training.steps is 'many'"),
     "fraction of a step": (["training.steps=1.5"], "training.steps is 1.5"),
-    "zero size": (["dictionary.features=0"], "dictionary.features is 0"),
+    "zero size": (["dictionary.d_sae=0"], "dictionary.d_sae is 0"),
     "negative size": (["world.dimensions=-4"], "world.dimensions is -4"),
     "not a number": (["mechanisms.sparsity.weight=nan"], "finite"),
     "k larger than f": (["dictionary.activation={kind='topk', k=11}"], "1 to 10"),
@@ -195,7 +195,7 @@ REFUSED = {
     "sweep of a bad value": (["sweep.'training.steps'=[0]"], "training.steps is 0"),
     "not an override": (["training.steps"], "PATH=VALUE"),
     "bad path": (["training..steps=3"], "dotted path"),
-    "larger than memory": (["dictionary.features=16000000", "world.dimensions=1000000"], "GiB"),
+    "larger than memory": (["dictionary.d_sae=16000000", "world.dimensions=1000000"], "GiB"),
     "a name with a slash": (["--name", "a/b"], "no slashes"),
     "a name too long": (["--name", "n" * 300], "up to 60 letters"),
     "a name that is not text": (["--name", "\udc80"], "no slashes"),
@@ -203,7 +203,7 @@ REFUSED = {
     "an override of what is swept": (["seed=7"], "'seed' is swept"),
     "a comment": (["#training.steps=5"], "dotted path"),
     "an enormous number": (["training.steps=" + "9" * 400], "less than or equal to"),
-    "a truth larger than memory": (["world.features=10000000", "dictionary.features=20000"], "GiB"),
+    "a truth larger than memory": (["world.n_features=10000000", "dictionary.d_sae=20000"], "GiB"),
 }
 
 
@@ -273,10 +273,10 @@ def test_a_loss_that_is_not_finite_names_step_term_and_checkpoint(
     config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     rates = "sweep.'training.learning_rate'=[0.001, 1e30]"
-    words = (rates, "saving.checkpoint_every=1", "training.steps=50", "dictionary.pre_bias=true")
+    words = (rates, "checkpoints.every=1", "training.steps=50", "dictionary.pre_bias=true")
     code, _, err = unbraid(capsys, "run", config, *words, "--runs", tmp_path, "--name", "hot", "-q")
     assert code == 1
-    assert "loss term 'fidelity'" in err
+    assert "loss term 'reconstruction'" in err
     assert "1e+30" in err
     kept = Run.open(tmp_path / "hot")
     named = err.split("the last good checkpoint is ")[1].split(";")[0]
@@ -293,10 +293,11 @@ def launch(*words: object, **options: object) -> "subprocess.Popen[str]":
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_says_how_to_resume(number: signal.Signals, config: Path, tmp_path: Path):
-    process = launch("run", config, "training.steps=100000", "saving.log_every=1", "--runs", tmp_path, "--name", "long")
-    log = tmp_path / "long" / "stacks" / "00" / "log.jsonl"
+    process = launch(
+        "run", config, "training.steps=100000", "checkpoints.log_every=1", "--runs", tmp_path, "--name", "long"
+    )
     deadline = time.monotonic() + 60
-    while not (log.is_file() and log.stat().st_size) and time.monotonic() < deadline:
+    while not list(tmp_path.glob("cache/*/checkpoints/*.json")) and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(number)
     _, err = process.communicate(timeout=60)
@@ -305,8 +306,9 @@ def test_a_signal_saves_and_says_how_to_resume(number: signal.Signals, config: P
     assert "Traceback" not in err
     run = Run.open(tmp_path / "long")
     assert run.status()["state"] == "stopped"
-    newest = max((run.stack(0) / "checkpoints").glob("*.json"))
-    assert read_json(newest)["facts"]["log_bytes"] == log.stat().st_size
+    newest = max(tmp_path.glob("cache/*/checkpoints/*.json"))
+    assert f"at step {read_json(newest)['step']}" in err
+    assert read_json(newest)["facts"]["log"]["bytes"] == (newest.parents[1] / "log.jsonl").stat().st_size
 
 
 def test_no_space_left_is_one_sentence_and_nothing_is_lost(config: Path, tmp_path: Path):
@@ -316,7 +318,7 @@ def test_no_space_left_is_one_sentence_and_nothing_is_lost(config: Path, tmp_pat
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 
-    big = ("dictionary.features=64", "training.steps=40")
+    big = ("dictionary.d_sae=64", "training.steps=40")
     process = launch("run", config, *big, "--runs", tmp_path, "--name", "full", preexec_fn=limit)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 2
@@ -354,18 +356,17 @@ def test_a_wrong_path_never_runs_a_file_that_ships(tmp_path: Path, capsys: pytes
 
 
 def test_weights_that_are_not_finite_are_never_saved(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    words = ("training.learning_rate=1e300", "saving.checkpoint_every=1", "training.steps=1")
+    words = ("training.learning_rate=1e300", "checkpoints.every=1", "training.steps=1")
     code, _, err = unbraid(capsys, "run", config, *words, "--runs", tmp_path, "--name", "nan", "-q")
     assert (code, "the weights '" in err, "no checkpoint was saved yet" in err) == (1, True, True), err
     assert Run.open(tmp_path / "nan").status()["state"] == "failed"
 
 
 def test_a_signal_while_scoring_stops_at_once(config: Path, tmp_path: Path):
-    words = ("scoring.samples=1000000000", "--runs", tmp_path, "--name", "scored")
+    words = ("evaluation.samples=1000000000", "--runs", tmp_path, "--name", "scored")
     process = launch("run", config, *words)
-    weights = tmp_path / "scored" / "stacks" / "00" / "weights.safetensors"
     deadline = time.monotonic() + 60
-    while not weights.is_file() and time.monotonic() < deadline:
+    while not list(tmp_path.glob("cache/*/checksums.json")) and time.monotonic() < deadline:
         time.sleep(0.05)
     time.sleep(0.3)
     process.send_signal(signal.SIGTERM)
@@ -386,16 +387,24 @@ def test_damaged_cards_of_a_run_get_one_sentence(finished: Run, capsys: pytest.C
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_log_that_was_lost_is_made_anew(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    words = ("run", config, "--runs", tmp_path, "--name", "lost", "-q")
-    assert unbraid(capsys, *words)[0] == 0
-    run = Run.open(tmp_path / "lost")
-    before = (run.stack(0) / "log.jsonl").read_bytes()
-    for name in ("log.jsonl", "weights.safetensors", "scores.json"):
-        (run.stack(0) / name).unlink()
-    code, _, err = unbraid(capsys, "resume", run.path, "-q")
-    assert (code, "shorter than the checkpoints say" in err) == (0, True)
-    assert (run.stack(0) / "log.jsonl").read_bytes() == before
+def test_a_log_that_was_lost_is_made_anew(
+    finished: Run, config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    def no_room(path: Path, _arrays: object) -> None:
+        raise UserError(f"cannot write {path}")
+
+    lost = tmp_path / "others"
+    with monkeypatch.context() as patched:
+        patched.setattr("unbraid.pipeline.training.write_arrays", no_room)
+        assert unbraid(capsys, "run", config, "--runs", lost, "--name", "lost", "-q")[0] == 2
+    (log,) = lost.glob("cache/*/log.jsonl")
+    log.unlink()
+    code, _, err = unbraid(capsys, "resume", lost / "lost", "-q")
+    assert code == 0
+    assert f"{log} is not what it was at the checkpoint of step 12" in err
+    assert "goes on from step 0" in err
+    for name in ("log.jsonl", "weights.safetensors"):
+        assert (Run(lost / "lost").stack(0) / name).read_bytes() == (finished.stack(0) / name).read_bytes()
 
 
 def test_a_report_about_several_runs_leaves_their_own_reports_alone(
@@ -413,6 +422,6 @@ def test_a_trained_stack_can_be_loaded_and_scores_as_it_did(finished: Run):
     from unbraid import Superposition, load_stack, score
 
     stack = load_stack(finished.path)
-    world = Superposition(dimensions=8, features=12, active=2.0)
+    world = Superposition(dimensions=8, n_features=12, active=2.0)
     found = score(stack, world, samples=256).values["mmcs"].tolist()
     assert found == pytest.approx(finished.scores()["settings"][0]["metrics"]["mmcs"]["members"])

@@ -109,7 +109,7 @@ def test_samples_after_one_another_are_those_of_all_parts():
     short = Codes(torch.tensor([[[2], [0]]]), torch.tensor([[[1.5], [0.5]]]), 4)
     long = Codes(torch.tensor([[[1, 3, 0]]]), torch.tensor([[[1.0, 2.0, 0.0]]]), 4)
     dense = Codes.dense(torch.tensor([[[0.0, 0.0, 0.0, 9.0]]]))
-    lists = Codes.after_one_another([short, long])
+    lists = Codes.concatenate([short, long])
     assert lists.features is not None
     assert lists.to_dense().tolist() == [[[0, 0, 1.5, 0], [0.5, 0, 0, 0], [0, 1, 0, 2]]]
-    assert Codes.after_one_another([long, dense]).to_dense().tolist() == [[[0, 1, 0, 2], [0, 0, 0, 9]]]
+    assert Codes.concatenate([long, dense]).to_dense().tolist() == [[[0, 1, 0, 2], [0, 0, 0, 9]]]

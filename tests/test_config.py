@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import Field, ValidationError
 
-from unbraid.config import Record, at_path, check, merge, nearest, parse_override, read_toml, tagged, to_toml
+from unbraid.config import Config, check, merge, parse_override, read_toml, suggest, tagged, to_toml
+from unbraid.config.sweep import at_path
 from unbraid.dictionaries import Dictionary
-from unbraid.errors import Refusal
-from unbraid.mechanisms import Enabled, Sparsity, enabled
-from unbraid.training.schedule import Training
+from unbraid.dictionaries.mechanisms import Enabled, Sparsity, enabled
+from unbraid.dictionaries.training.config import Training
+from unbraid.errors import UserError
 from unbraid.worlds import Superposition
 
 sizes = st.integers(1, 5000)
@@ -26,7 +27,7 @@ def superpositions(draw):
     room = sum(decay**i for i in range(features))
     return Superposition(
         dimensions=draw(sizes),
-        features=features,
+        n_features=features,
         decay=decay,
         active=room * draw(st.floats(1e-6, 0.999)),
         strength=draw(st.sampled_from(["uniform", "product"])),
@@ -39,7 +40,7 @@ def superpositions(draw):
 def dictionaries(draw):
     features = draw(sizes)
     activation = draw(st.sampled_from([{"kind": "relu"}, {"kind": "topk", "k": draw(st.integers(1, features))}]))
-    return Dictionary.model_validate({"features": features, "activation": activation, "pre_bias": draw(st.booleans())})
+    return Dictionary.model_validate({"d_sae": features, "activation": activation, "pre_bias": draw(st.booleans())})
 
 
 @st.composite
@@ -53,7 +54,7 @@ def trainings(draw):
         warmup_steps=warmup,
         decay_steps=draw(st.integers(0, steps - warmup)),
         clip=draw(st.none() | positive),
-        fidelity=draw(st.sampled_from(["sum_square", "mean_square"])),
+        reconstruction_loss=draw(st.sampled_from(["sum_square", "mean_square"])),
     )
 
 
@@ -68,9 +69,9 @@ records = (
 
 @given(records)
 def test_a_record_written_as_toml_reads_back_equal(record):
-    tree = tomllib.loads(to_toml(record.tree()))
+    tree = tomllib.loads(to_toml(record.to_dict()))
     assert check(type(record), tree, "here") == record
-    assert tree == record.tree()
+    assert tree == record.to_dict()
 
 
 @given(records)
@@ -81,7 +82,7 @@ def test_a_record_cannot_be_changed(record):
 
 
 def test_a_file_reads_as_it_was_written(tmp_path):
-    (tmp_path / "c.toml").write_text(to_toml(Dictionary().tree()), encoding="utf-8")
+    (tmp_path / "c.toml").write_text(to_toml(Dictionary().to_dict()), encoding="utf-8")
     assert check(Dictionary, read_toml(tmp_path / "c.toml"), "c.toml") == Dictionary()
 
 
@@ -94,7 +95,7 @@ def test_presence_is_the_switch_of_a_mechanism():
 
 
 def refusal(kind, data):
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(UserError) as caught:
         check(kind, data, "here.toml")
     sentence = str(caught.value)
     assert sentence.startswith("here.toml: ")
@@ -105,7 +106,7 @@ def refusal(kind, data):
 @pytest.mark.parametrize(
     ("kind", "data", "name", "guess"),
     [
-        (Dictionary, {"feature": 3}, "feature", "features"),
+        (Dictionary, {"d_sa": 3}, "d_sa", "d_sae"),
         (Training, {"learning_rat": 0.1}, "learning_rat", "learning_rate"),
         (Superposition, {"dimension": 3}, "dimension", "dimensions"),
         (Enabled, {"sparsty": {}}, "sparsty", "sparsity"),
@@ -121,15 +122,15 @@ def test_an_unknown_name_is_answered_with_the_nearest_one(kind, data, name, gues
 def test_a_name_like_no_other_is_answered_with_all_that_are_accepted():
     sentence = refusal(Dictionary, {"zzz": 1})
     assert "did you mean" not in sentence
-    assert sentence.endswith("accepted: features, activation, pre_bias, start")
+    assert sentence.endswith("accepted: d_sae, activation, pre_bias, init")
 
 
 @pytest.mark.parametrize(
     ("kind", "data", "path"),
     [
-        (Dictionary, {"features": "8"}, "features"),
-        (Dictionary, {"features": 8.0}, "features"),
-        (Dictionary, {"features": True}, "features"),
+        (Dictionary, {"d_sae": "8"}, "d_sae"),
+        (Dictionary, {"d_sae": 8.0}, "d_sae"),
+        (Dictionary, {"d_sae": True}, "d_sae"),
         (Dictionary, {"pre_bias": 1}, "pre_bias"),
         (Dictionary, {"activation": 3}, "activation"),
         (Dictionary, {"activation": [1]}, "activation"),
@@ -149,8 +150,8 @@ def test_a_wrong_type_is_refused_by_its_path(kind, data, path):
     ("kind", "name"),
     [
         (Superposition, "dimensions"),
-        (Superposition, "features"),
-        (Dictionary, "features"),
+        (Superposition, "n_features"),
+        (Dictionary, "d_sae"),
         (Training, "steps"),
         (Training, "batch"),
     ],
@@ -169,14 +170,14 @@ def test_numbers_that_are_negative_or_not_finite_are_refused(kind, name, value):
 
 
 def test_k_larger_than_the_features_is_refused_with_the_range():
-    sentence = refusal(Dictionary, {"features": 8, "activation": {"kind": "topk", "k": 9}})
+    sentence = refusal(Dictionary, {"d_sae": 8, "activation": {"kind": "topk", "k": 9}})
     assert "activation.k is 9" in sentence
     assert "accepted: 1 to 8" in sentence
 
 
 def test_k_equal_to_the_features_is_accepted():
-    data = {"features": 8, "activation": {"kind": "topk", "k": 8}}
-    assert check(Dictionary, data, "here").tree()["activation"]["k"] == 8
+    data = {"d_sae": 8, "activation": {"kind": "topk", "k": 8}}
+    assert check(Dictionary, data, "here").to_dict()["activation"]["k"] == 8
 
 
 @pytest.mark.parametrize(("kind", "guess"), [("topkk", "did you mean 'topk'?"), ("other", "accepted: relu, topk")])
@@ -210,7 +211,7 @@ def test_whatever_the_data_the_answer_is_a_record_or_a_refusal(data):
     tree = data.draw(
         st.dictionaries(st.sampled_from(sorted(kind.model_fields)) | st.text(max_size=5), plain, max_size=4)
     )
-    with contextlib.suppress(Refusal):
+    with contextlib.suppress(UserError):
         assert isinstance(check(kind, tree, "here"), kind)
 
 
@@ -223,14 +224,14 @@ def test_whatever_the_data_the_answer_is_a_record_or_a_refusal(data):
 def test_a_file_that_is_not_toml_is_refused_by_name(tmp_path, content):
     path = tmp_path / "bad.toml"
     path.write_bytes(content)
-    with pytest.raises(Refusal, match=r"bad\.toml"):
+    with pytest.raises(UserError, match=r"bad\.toml"):
         read_toml(path)
 
 
 def test_a_missing_file_and_a_folder_are_refused(tmp_path):
-    with pytest.raises(Refusal, match="there is no such file"):
+    with pytest.raises(UserError, match="there is no such file"):
         read_toml(tmp_path / "absent.toml")
-    with pytest.raises(Refusal, match="cannot be read"):
+    with pytest.raises(UserError, match="cannot be read"):
         read_toml(tmp_path)
 
 
@@ -258,7 +259,7 @@ def test_an_override_is_a_path_and_a_toml_value_or_else_a_string(text, tree):
 
 @pytest.mark.parametrize("text", ["", "=", "=3", " = 3", "steps", "a..b=1", ".a=1", "a b=1", "a.=1"])
 def test_what_is_no_override_is_refused_with_an_example(text):
-    with pytest.raises(Refusal, match=r"training\.steps"):
+    with pytest.raises(UserError, match=r"training\.steps"):
         parse_override(text)
 
 
@@ -335,19 +336,19 @@ def test_merging_tables_is_associative_where_shapes_agree(a, b, c):
 
 
 def test_nearest_says_so_when_nothing_is_accepted():
-    assert nearest("a", []) == "accepted: nothing"
+    assert suggest("a", []) == "accepted: nothing"
 
 
 def test_a_tagged_setting_takes_the_record_its_kind_names():
-    class Square(Record):
+    class Square(Config):
         kind: Literal["square"] = "square"
         side: int = Field(1, ge=1)
 
-    class Circle(Record):
+    class Circle(Config):
         kind: Literal["circle"] = "circle"
         radius: int = Field(1, ge=1)
 
-    class Page(Record):
+    class Page(Config):
         shape: tagged({"square": Square, "circle": Circle}) = Square()
 
     assert check(Page, {"shape": {"kind": "circle", "radius": 2}}, "here").shape == Circle(radius=2)
@@ -357,10 +358,10 @@ def test_a_tagged_setting_takes_the_record_its_kind_names():
 @pytest.mark.parametrize("text", ["a = " + "[" * 5000, "a = " + "9" * 5000])
 def test_toml_that_breaks_the_parser_is_refused(text, tmp_path):
     (tmp_path / "deep.toml").write_text(text)
-    with pytest.raises(Refusal, match="is not valid TOML"):
+    with pytest.raises(UserError, match="is not valid TOML"):
         read_toml(tmp_path / "deep.toml")
 
 
 def test_an_unknown_name_inside_a_kind_is_named_as_it_was_written():
-    with pytest.raises(Refusal, match=r"there is no setting 'activation\.kk'"):
+    with pytest.raises(UserError, match=r"there is no setting 'activation\.kk'"):
         check(Dictionary, {"activation": {"kind": "topk", "kk": 3}}, "here")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from unbraid import cli
-from unbraid.runs import Run
+from unbraid.storage.runs import Run
 
 ROOT = Path(__file__).parents[1]
 
@@ -29,7 +29,7 @@ def test_the_quickstart_recovers_most_of_the_truth_within_three_minutes(
 @pytest.mark.slow
 def test_the_demo_walks_the_whole_line_within_three_minutes(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     began = time.monotonic()
-    words = ["run", str(ROOT / "configs" / "line.toml"), "--runs", str(tmp_path), "--name", "d", "-q"]
+    words = ["run", str(ROOT / "configs" / "pipeline" / "demo.toml"), "--runs", str(tmp_path), "--name", "d", "-q"]
     assert cli.guarded(lambda: cli.app(words)) == 0
     assert time.monotonic() - began < 180
     for setting in Run.open(tmp_path / "d").scores()["settings"]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from unbraid.config import read_toml
-from unbraid.sweeps.grid import expand
+from unbraid.pipeline.expand import expand
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", README, re.DOTALL)
@@ -35,7 +35,7 @@ def test_the_estimator_example_runs():
 
 def test_the_configuration_shown_is_valid(tmp_path: Path):
     (tmp_path / "shown.toml").write_text(blocks("toml")[0])
-    assert len(expand(read_toml(tmp_path / "shown.toml"), "README")) == 10
+    assert len(expand(read_toml(tmp_path / "shown.toml"), "README").members) == 10
 
 
 def test_the_commands_shown_are_the_commands_there_are():

@@ -1,34 +1,33 @@
 """Unbraid: a laboratory for disentangling transformers with known answers.
 
-    import unbraid as ub
+Plant features in a world, train dictionaries (sparse autoencoders) on it, and score them against the planted truth:
 
-    world = ub.Superposition(dimensions=64, features=128)
-    stack = ub.fit(world, ub.Dictionary(features=128), [ub.Sparsity(weight=0.15)])
-    print(ub.score(stack, world))
+>>> import unbraid as ub
+>>> world = ub.Superposition(dimensions=64, n_features=128)
+>>> training = ub.Training(steps=300, batch=256, learning_rate=1e-2)
+>>> stack = ub.fit(world, ub.Dictionary(d_sae=128), [ub.Sparsity(weight=0.15)], training, seeds=[0, 1])
+>>> scores = ub.score(stack, world, samples=2048)  # print(scores) shows all, with chance and ceiling
+>>> bool(scores.values["mmcs"].mean() > scores.chance["mmcs"])
+True
 
-Names are loaded when first used, so that importing the package costs nothing.
+| to                    | use                                                                                |
+|-----------------------|------------------------------------------------------------------------------------|
+| make data             | Superposition (Independent, Correlated, Hierarchy), Stories, Text                  |
+| capture activations   | capture, Activations, diagnose                                                     |
+| train dictionaries    | fit, Dictionary (Relu, TopK, JumpRelu, ...), Training, mechanisms (Sparsity, ...)  |
+| compare with others   | SparseAutoencoder, Pca, Ica, Nmf, KMeans, KMedoids, Random, Oracle                 |
+| train transformers    | Transformer, Gauge, ModelState, train_model, constraints (Orthogonality, ...)      |
+| evaluate              | score, evaluate_heads, continue_text, draw_recovery                                |
+| read a finished run   | load_stack, load_models                                                            |
+
+In all shapes m is the number of members: dictionaries, or models, that are trained together as one stack. To read about
+a name, `help(ub.fit)`. Names are loaded when first used, so importing the package is quick.
 """
 
 import importlib
 import os
 import sys
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from unbraid.codes import Codes
-    from unbraid.dictionaries import BatchTopK, Dictionary, Gated, JumpRelu, Relu, Stack, TopK, Variational
-    from unbraid.estimator import SparseAutoencoder
-    from unbraid.examining import Examining, examine
-    from unbraid.examining.continuing import continue_text
-    from unbraid.mechanisms import Matryoshka, Mechanism, Sparsity
-    from unbraid.models import Models, Transformer
-    from unbraid.reports.recovery_figures import draw_recovery
-    from unbraid.scoring import Scores, score
-    from unbraid.sweeps.trained import load_models, load_stack
-    from unbraid.training.fit import fit
-    from unbraid.training.schedule import Training
-    from unbraid.training.teaching import Teaching
-    from unbraid.worlds import Activations, Stories, Superposition, Text, World
+from typing import Any
 
 __version__ = "0.1.0"
 
@@ -36,79 +35,80 @@ if "torch" not in sys.modules:
     # torch's threads and numba's take turns: those that wait must not hold the processor (docs/decisions/006).
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
-_HOMES = {
-    "Activations": "unbraid.worlds",
-    "BatchTopK": "unbraid.dictionaries",
-    "Codes": "unbraid.codes",
-    "Dictionary": "unbraid.dictionaries",
-    "Examining": "unbraid.examining",
-    "Gated": "unbraid.dictionaries",
-    "JumpRelu": "unbraid.dictionaries",
-    "Matryoshka": "unbraid.mechanisms",
-    "Mechanism": "unbraid.mechanisms",
-    "Models": "unbraid.models",
-    "Relu": "unbraid.dictionaries",
-    "Scores": "unbraid.scoring",
-    "SparseAutoencoder": "unbraid.estimator",
-    "Sparsity": "unbraid.mechanisms",
-    "Stack": "unbraid.dictionaries",
-    "Stories": "unbraid.worlds",
-    "Superposition": "unbraid.worlds",
-    "Teaching": "unbraid.training.teaching",
-    "Text": "unbraid.worlds",
-    "TopK": "unbraid.dictionaries",
-    "Training": "unbraid.training.schedule",
-    "Transformer": "unbraid.models",
-    "Variational": "unbraid.dictionaries",
-    "World": "unbraid.worlds",
-    "continue_text": "unbraid.examining.continuing",
-    "draw_recovery": "unbraid.reports.recovery_figures",
-    "examine": "unbraid.examining",
-    "fit": "unbraid.training.fit",
-    "load_models": "unbraid.sweeps.trained",
-    "load_stack": "unbraid.sweeps.trained",
-    "score": "unbraid.scoring",
+_EXPORTS = {  # also in __init__.pyi, for type checkers and editors
+    "unbraid.codes": ["Codes"],
+    "unbraid.dictionaries": [
+        "Activation",
+        "BatchTopK",
+        "Dictionary",
+        "Gated",
+        "JumpRelu",
+        "Relu",
+        "Stack",
+        "TopK",
+        "Variational",
+    ],
+    "unbraid.dictionaries.baselines": ["Baseline", "Ica", "KMeans", "KMedoids", "Nmf", "Oracle", "Pca", "Random"],
+    "unbraid.dictionaries.estimator": ["SparseAutoencoder"],
+    "unbraid.dictionaries.mechanisms": [
+        "AdaptiveL1",
+        "AdaptiveNeighbourhoods",
+        "AdaptiveTau",
+        "CorrelationPruning",
+        "DynamicPairs",
+        "LateralInhibition",
+        "Matryoshka",
+        "Mechanism",
+        "MomentumImportance",
+        "PairOrthogonality",
+        "Reallocation",
+        "Sparsity",
+    ],
+    "unbraid.dictionaries.training.config": ["Training"],
+    "unbraid.dictionaries.training.fit": ["fit"],
+    "unbraid.activations.capture": ["CaptureConfig", "capture"],
+    "unbraid.activations.diagnosis": ["diagnose"],
+    "unbraid.evaluation.dictionaries": ["Scores", "score"],
+    "unbraid.evaluation.heads": ["HeadScores", "evaluate_heads"],
+    "unbraid.evaluation.text_models": ["continue_text"],
+    "unbraid.models": [
+        "Attention",
+        "Dense",
+        "FeedForward",
+        "FreeEnergy",
+        "Gauge",
+        "HeadEvaluation",
+        "Hopfield",
+        "ModelTraining",
+        "Models",
+        "Routed",
+        "RoutedExperts",
+        "Softmax",
+        "Transformer",
+        "start_models",
+    ],
+    "unbraid.models.constraints": ["AttentionEntropy", "Constraint", "HeadUsage", "Independence", "Orthogonality"],
+    "unbraid.models.training": ["ModelState", "train_model"],
+    "unbraid.pipeline.trained": ["load_models", "load_stack"],
+    "unbraid.reports.recovery_figures": ["draw_recovery"],
+    "unbraid.worlds": ["Activations", "Stories", "Superposition", "Text", "World"],
+    "unbraid.worlds.firing": ["Correlated", "Firing", "Hierarchy", "Independent"],
 }
+_MODULES = {name: module for module, names in _EXPORTS.items() for name in names}
 
-__all__ = [
-    "Activations",
-    "BatchTopK",
-    "Codes",
-    "Dictionary",
-    "Examining",
-    "Gated",
-    "JumpRelu",
-    "Matryoshka",
-    "Mechanism",
-    "Models",
-    "Relu",
-    "Scores",
-    "SparseAutoencoder",
-    "Sparsity",
-    "Stack",
-    "Stories",
-    "Superposition",
-    "Teaching",
-    "Text",
-    "TopK",
-    "Training",
-    "Transformer",
-    "Variational",
-    "World",
-    "continue_text",
-    "draw_recovery",
-    "examine",
-    "fit",
-    "load_models",
-    "load_stack",
-    "score",
-]
+__all__ = sorted(_MODULES)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'unbraid' has no attribute '{name}'; it has {', '.join(__all__)}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    exported = getattr(importlib.import_module(_MODULES[name]), name)
+    if isinstance(exported, type):
+        from unbraid.config import Config, add_parameters
+
+        if issubclass(exported, Config):
+            add_parameters(exported)
+    return exported
 
 
 def __dir__() -> list[str]:

@@ -5,7 +5,7 @@
     s  seed (a replicate)       c  check while training    r  place in a feature's list of other features
     t  token of a sequence      q  question of a story
 
-Among stories and transformers (`worlds/stories`, `models`, `constraints`) some letters mean other things:
+Among stories and transformers (`worlds/stories`, `models`) some letters mean other things:
 
     b  story of a batch         t  token, or query         s  key
     h  head                     e  dimension in a head     d  dimension of the residual stream

@@ -2,7 +2,7 @@
 
 A sample is a short list of slots `(feature, value)`; a slot that is not used holds the value 0. While nearly everything
 fires, early in training, a list of every feature is cheaper written without its indices: the dense layout, in which
-slot j *is* feature j. Both layouts mean the same and agree; everything downstream asks through this one face.
+slot j *is* feature j. Both layouts mean the same and agree; everything downstream asks through this one class.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,29 @@ from unbraid.axes import Float, Int, Tensor
 
 @dataclass(frozen=True)
 class Codes:
-    """Slots `(features, values)` per member and sample, out of `width` features; `features` None means dense."""
+    """Feature activations of b samples in m dictionaries, as lists of what fired or as a dense array.
+
+    Most features are 0 in most samples, so a sample is k slots of (feature, value). With `features=None` the layout is
+    dense: slot j is feature j. All methods accept both.
+
+    Parameters
+    ----------
+    features : integer Tensor, shape (m, b, k), or None
+        The feature of each slot; None means dense.
+    values : Tensor, shape (m, b, k)
+        The activation in each slot; 0 in an unused slot.
+    width : int
+        f, the number of features.
+
+    Examples
+    --------
+    >>> import torch, unbraid as ub
+    >>> codes = ub.Codes(torch.tensor([[[2, 0]]]), torch.tensor([[[1.5, 0.0]]]), width=4)
+    >>> codes.to_dense().tolist()
+    [[[0.0, 0.0, 1.5, 0.0]]]
+    >>> codes.l0().tolist()  # features that fired, by member and sample
+    [[1]]
+    """
 
     features: Int[Tensor, "m b k"] | None
     values: Float[Tensor, "m b k"]
@@ -25,21 +47,23 @@ class Codes:
 
     @classmethod
     def dense(cls, values: Float[Tensor, "m b f"]) -> "Codes":
+        """Codes with a value for every feature."""
         return cls(None, values, values.shape[-1])
 
     @classmethod
-    def after_one_another(cls, parts: "Sequence[Codes]") -> "Codes":
-        """The samples of all parts; lists as long as the longest, or dense where one is."""
-        if any(part.features is None for part in parts):
-            return cls.dense(torch.cat([part.to_dense() for part in parts], 1))
-        slots = max(part.values.shape[-1] for part in parts)
+    def concatenate(cls, batches: "Sequence[Codes]") -> "Codes":
+        """The samples of all batches; lists as long as the longest, or dense where one is."""
+        if any(codes.features is None for codes in batches):
+            return cls.dense(torch.cat([codes.to_dense() for codes in batches], 1))
+        slots = max(codes.values.shape[-1] for codes in batches)
         features, values = (
-            torch.cat([pad(one, (0, slots - one.shape[-1])) for one in of_all], 1)
-            for of_all in ([part.features for part in parts if part.features is not None], [p.values for p in parts])
+            torch.cat([pad(tensor, (0, slots - tensor.shape[-1])) for tensor in tensors], 1)
+            for tensors in ([c.features for c in batches if c.features is not None], [c.values for c in batches])
         )
-        return cls(features, values, parts[0].width)
+        return cls(features, values, batches[0].width)
 
     def to_dense(self) -> Float[Tensor, "m b f"]:
+        """The activation of every feature, (m, b, f); 0 where it did not fire."""
         if self.features is None:
             return self.values
         empty = self.values.new_zeros(*self.values.shape[:2], self.width)
@@ -63,8 +87,8 @@ class Codes:
         """The values of the features asked for, in each sample; 0 where one did not fire."""
         if self.features is None:
             return self.values.gather(-1, asked)
-        found = [(self.values * (self.features == one[..., None])).sum(-1) for one in asked.unbind(-1)]
-        return torch.stack(found, -1)
+        values = [(self.values * (self.features == index[..., None])).sum(-1) for index in asked.unbind(-1)]
+        return torch.stack(values, -1)
 
     def counts(self) -> Int[Tensor, "m f"]:
         """In how many samples each feature fired."""
@@ -75,8 +99,9 @@ class Codes:
         return fired.new_zeros(members, self.width).scatter_add_(-1, self.features.long().flatten(1), fired.flatten(1))
 
     def l0(self) -> Int[Tensor, "m b"]:
-        """How many features fired in each sample."""
+        """How many features fired in each sample, (m, b)."""
         return torch.from_numpy(np.count_nonzero(self.values.detach().numpy(), axis=-1))
 
     def l1(self) -> Float[Tensor, "m b"]:
+        """The sum of absolute activations of each sample, (m, b)."""
         return torch.linalg.vector_norm(self.values, ord=1, dim=-1)

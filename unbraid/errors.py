@@ -9,22 +9,27 @@ REAL_DATA = "real-data"
 """The folder of models and texts that `make real-data` makes."""
 
 
-class Refusal(Exception):
+def one_line(sentence: str) -> str:
+    """The sentence with whatever would split or garble its line written as an escape: a newline as \\n."""
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in sentence)
+
+
+class UserError(Exception):
     """One clear sentence: what was asked, what was found, what would be accepted."""
 
 
-class Missing(Refusal):
+class Missing(UserError):
     """A model, a text or activations that are not on this machine: whoever asks for several things can go on."""
 
     def __init__(self, sentence: str, path: str | Path) -> None:
         fetched = "; `make real-data` makes it" if REAL_DATA in Path(path).parts else ""
         super().__init__(sentence + fetched)
 
-    def __reduce__(self) -> tuple[type[Refusal], tuple[str]]:
-        return Refusal, (str(self),)
+    def __reduce__(self) -> tuple[type[UserError], tuple[str]]:
+        return UserError, (str(self),)
 
 
-class NotFinite(Refusal):
+class NotFinite(UserError):
     """A loss became infinite or not a number; training stopped before it touched the weights."""
 
     def __init__(self, step: int, term: str, member: int, more: str = "") -> None:
@@ -38,7 +43,7 @@ class NotFinite(Refusal):
         return NotFinite(self.step, self.term, self.member, more)
 
 
-class Stopped(Refusal):
+class Stopped(UserError):
     """A signal asked the run to stop; it saved itself first."""
 
     def __init__(self, signal: int, sentence: str) -> None:
@@ -49,5 +54,5 @@ class Stopped(Refusal):
         return Stopped, (self.signal, str(self))
 
 
-class Lost(Refusal):
+class Lost(UserError):
     """A process that we had started died under its work; what it had saved is kept."""

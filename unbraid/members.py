@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import torch
 
-from unbraid.config import R, knobs
+from unbraid.config import R, per_member_fields
 
 
-def across(records: Sequence[R]) -> R:
-    """One record whose knobs are tensors `m`; everything else must be equal among the members."""
+def stack_configs(records: Sequence[R]) -> R:
+    """One record whose per_member_fields are tensors `m`; everything else must be equal among the members."""
     first = records[0]
-    differing = knobs(type(first))
+    differing = per_member_fields(type(first))
     values = {name: getattr(first, name) for name in type(first).model_fields}
     for name, value in values.items():
         if name in differing:
@@ -20,10 +20,10 @@ def across(records: Sequence[R]) -> R:
     return type(first).model_construct(**values)
 
 
-def one_of(record: R, index: int) -> R:
-    """The settings of one member out of what `across` made, still as tensors, of length one."""
+def select_member(record: R, index: int) -> R:
+    """The settings of one member out of what `stack_configs` made, still as tensors, of length one."""
     values = {name: getattr(record, name) for name in type(record).model_fields}
-    for name in knobs(type(record)):
+    for name in per_member_fields(type(record)):
         if isinstance(values[name], torch.Tensor):
             values[name] = values[name][index : index + 1]
     return type(record).model_construct(**values)

@@ -1,58 +1,167 @@
-"""What a person sees while a run works: a bar with time left on a terminal, plain lines elsewhere, or nothing."""
+"""What a person sees while a run works: a bar with time left on a terminal, plain lines elsewhere, or nothing.
 
+Work is a list of tasks, each with a name a person knows ("top-k · seed 3 · training"), a kind, a number of steps and a
+guess of the seconds a step takes. Time left is the sum over the tasks to come of guess × what that kind of task has
+really taken so far against its guess, over the tasks that run side by side, and at least that of the longest task:
+
+    rate of all    = (taken + PRIOR) / (guessed + PRIOR)
+    rate of a kind = (taken by it + PRIOR · rate of all) / (guessed of it + PRIOR)
+
+A step that took ten times as long as most of its kind (one that compiles something) counts for itself alone.
+"""
+
+import math
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Self
 
+from rich import progress as rich_progress
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-from unbraid.config import Tree
+from unbraid.config import JsonDict
+from unbraid.errors import one_line
 
 SECONDS_BETWEEN_LINES = 5.0
+PRIOR = 5.0
+"""Seconds of guessed work that must be measured before a rate counts more than the one it corrects."""
 
-Told = Callable[[float], None]
-"""Told how much of something is done, as a share."""
+ONE_OFF = 10.0
+"""So many times as long as the median of its kind, a step is no measure of those to come."""
+BINS = 8
+"""So many for each doubling of what a step takes against its guess."""
+
+ReportShare = Callable[[float], None]
+"""Called with how much of something is done, from 0 to 1."""
 
 
-def unwatched(_share: float) -> None:
+def ignore_share(_share: float) -> None:
     """Nobody is told."""
 
 
-class Watcher(ABC):
-    """Told how the work goes; never asked anything."""
+@dataclass(frozen=True)
+class Task:
+    """A piece of work, as progress knows it."""
 
-    def __init__(self) -> None:
-        self._works: list[tuple[int, float]] = []
-        self._done = 0.0
-
-    def plan(self, works: list[tuple[int, float]]) -> None:
-        """The stacks to come: steps, and the cost of one."""
-        self._works = works
-
-    def advance(self, stack: int, step: int) -> None:
-        """A stack has reached this step."""
-        before = sum(steps * cost for steps, cost in self._works[:stack])
-        self._done = before + step * self._works[stack][1]
+    name: str
+    kind: str
+    steps: int
+    seconds_per_step: float
+    """A guess; only its ratio to other tasks of the same kind matters once one of them has begun."""
 
     @property
-    def share(self) -> float:
-        total = sum(steps * cost for steps, cost in self._works)
-        return self._done / total if total else 0.0
+    def seconds(self) -> float:
+        return self.steps * self.seconds_per_step
 
-    def show(self, stack: int, line: Tree) -> None:
-        """A line was logged."""
-        self.note(self._words(stack, line), line["step"] == self._works[stack][0])
+
+class _Measured:
+    """What steps of one kind have taken against their guess, in bins of the ratio of both."""
+
+    def __init__(self) -> None:
+        self._bins: dict[int, tuple[float, float]] = {}
+
+    def add(self, taken: float, guessed: float) -> None:
+        number = round(BINS * math.log2(max(taken, 1e-9) / guessed))
+        before = self._bins.get(number, (0.0, 0.0))
+        self._bins[number] = before[0] + taken, before[1] + guessed
+
+    def totals(self) -> tuple[float, float]:
+        """Seconds taken and guessed, without steps that took far longer than the median one."""
+        half, median = sum(guessed for _, guessed in self._bins.values()) / 2, 0
+        for number in sorted(self._bins):
+            median, half = number, half - self._bins[number][1]
+            if half <= 0:
+                break
+        kept = [sums for number, sums in self._bins.items() if number <= median + BINS * math.log2(ONE_OFF)]
+        return sum(taken for taken, _ in kept), sum(guessed for _, guessed in kept)
+
+
+class TimeLeft:
+    """How long the tasks to come will take, by what their kinds have taken so far."""
+
+    def __init__(self, tasks: Sequence[Task], workers: int = 1, clock: Callable[[], float] = time.monotonic) -> None:
+        self._tasks, self._workers, self._clock = tasks, workers, clock
+        self._reached: dict[int, tuple[float, int]] = {}
+        self._measured: dict[str, _Measured] = {}
+
+    def begin(self, index: int, step: int) -> None:
+        """A task begins its work at this step: time is taken from here on."""
+        self._reached[index] = self._clock(), step
+
+    def advance(self, index: int, step: int) -> None:
+        """A task has reached this step; where it was not seen to begin, it begins here."""
+        now, task = self._clock(), self._tasks[index]
+        then, before = self._reached.get(index, (now, step))
+        self._reached[index] = now, step
+        if step > before and task.seconds_per_step:
+            measured = self._measured.setdefault(task.kind, _Measured())
+            measured.add(now - then, (step - before) * task.seconds_per_step)
+
+    def share(self) -> float:
+        """How much of the guessed work is done."""
+        total = sum(task.seconds for task in self._tasks)
+        done = sum(step * self._tasks[index].seconds_per_step for index, (_, step) in self._reached.items())
+        return min(1.0, done / total) if total else 0.0
+
+    def seconds(self) -> float | None:
+        """None as long as nothing has been measured."""
+        if not self._measured:
+            return None
+        totals = {kind: measured.totals() for kind, measured in self._measured.items()}
+        taken, guessed = (sum(parts) for parts in zip(*totals.values(), strict=True))
+        overall = (taken + PRIOR) / (guessed + PRIOR)
+        rates = {kind: (taken + PRIOR * overall) / (guessed + PRIOR) for kind, (taken, guessed) in totals.items()}
+        left = [self._left(index, rates.get(task.kind, overall)) for index, task in enumerate(self._tasks)]
+        unfinished = sum(
+            1 for index, task in enumerate(self._tasks) if self._reached.get(index, (0, 0))[1] < task.steps
+        )
+        together = max(1, min(self._workers, unfinished))
+        return max(sum(left) / together, max(left))
+
+    def _left(self, index: int, rate: float) -> float:
+        """Seconds left of one task; of one at work, less what has passed since its last step."""
+        task = self._tasks[index]
+        if index not in self._reached:
+            return task.seconds * rate
+        then, step = self._reached[index]
+        left = max(0, task.steps - step) * task.seconds_per_step * rate
+        return max(0.0, left - (self._clock() - then))
+
+
+class Progress(ABC):
+    """Hears how the work goes; is never asked anything."""
+
+    def __init__(self) -> None:
+        self._tasks: list[Task] = []
+        self._time = TimeLeft([])
+
+    def plan(self, tasks: Sequence[Task], workers: int = 1) -> None:
+        """The tasks to come, and how many of them run side by side."""
+        self._tasks = list(tasks)
+        self._time = TimeLeft(self._tasks, workers)
+
+    def begin(self, index: int, step: int) -> None:
+        """A task begins its work at this step: 0, or that of its checkpoint."""
+        self._time.begin(index, step)
+
+    def advance(self, index: int, step: int) -> None:
+        """A task has reached this step."""
+        self._time.advance(index, step)
+
+    def log(self, index: int, line: JsonDict) -> None:
+        """A task logged a line: means over members are shown."""
+        task = self._tasks[index]
+        self.note(f"{task.name} · step {line['step']}/{task.steps}  {summary_of(line)}", line["step"] == task.steps)
 
     @abstractmethod
     def note(self, words: str, last: bool = False) -> None:
         """How far it is, in words that the next ones may replace, unless they are the last."""
 
     @abstractmethod
-    def stage(self, words: str) -> None:
+    def status(self, words: str) -> None:
         """What is being done now."""
 
     @abstractmethod
@@ -65,67 +174,60 @@ class Watcher(ABC):
     def __exit__(self, *_: object) -> None:
         return None
 
-    def _words(self, stack: int, line: Tree) -> str:
-        """Means over members: accuracy or perplexity of models, MMCS where there is a truth, L0; and the costs."""
-        first = {"loss": "loss", "perplexity": "perplexity", "accuracy": "accuracy", "MMCS": "mmcs", "L0": "l0"}
-        numbers = {name: line[key] for name, key in first.items() if line.get(key) is not None}
-        said = {"answers"} if "loss" in line else set()
-        numbers |= {name: values for name, values in line["terms"].items() if name not in said}
-        shown = "  ".join(f"{name} {sum(values) / len(values):.3g}" for name, values in numbers.items())
-        steps = self._works[stack][0]
-        return f"stack {stack + 1}/{len(self._works)}  step {line['step']}/{steps}  {shown}"
+
+def summary_of(line: JsonDict) -> str:
+    """Means over members: accuracy or perplexity of models, MMCS where there is a truth, L0; and the loss terms."""
+    first = {"loss": "loss", "perplexity": "perplexity", "accuracy": "accuracy", "MMCS": "mmcs", "L0": "l0"}
+    numbers = {name: line[key] for name, key in first.items() if line.get(key) is not None}
+    shown_already = {"answers"} if "loss" in line else set()
+    numbers |= {name: values for name, values in line["terms"].items() if name not in shown_already}
+    return "  ".join(f"{name} {sum(values) / len(values):.3g}" for name, values in numbers.items())
 
 
-class Silent(Watcher):
+class Silent(Progress):
     """Shows no progress; what a person should know still goes to standard error."""
 
     def note(self, words: str, last: bool = False) -> None:
         return None
 
-    def stage(self, words: str) -> None:
+    def status(self, words: str) -> None:
         return None
 
     def say(self, sentence: str) -> None:
-        print(sentence, file=sys.stderr)
+        print(one_line(sentence), file=sys.stderr)
 
 
-class Lines(Watcher):
+class Lines(Progress):
     """Plain lines with time left, a few seconds apart."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()
         self._console = console
-        self._first: tuple[float, float] | None = None
         self._last = float("-inf")
-
-    def advance(self, stack: int, step: int) -> None:
-        super().advance(stack, step)
-        self._first = self._first or (time.monotonic(), self.share)
 
     def note(self, words: str, last: bool = False) -> None:
         now = time.monotonic()
         if now - self._last >= SECONDS_BETWEEN_LINES or last:
             self._last = now
-            self._print(f"{words}  {self._left(now)}")
+            self._print(f"{words}  {time_words(self._time.seconds())}")
 
-    def stage(self, words: str) -> None:
+    def status(self, words: str) -> None:
         self._print(words)
 
     def say(self, sentence: str) -> None:
-        self._print(sentence)
-
-    def _left(self, now: float) -> str:
-        began, share = self._first or (now, self.share)
-        if self.share <= share or self.share >= 1:
-            return ""
-        seconds = (now - began) / (self.share - share) * (1 - self.share)
-        return f"{int(seconds) // 60}m{int(seconds) % 60:02d}s left"
+        self._print(one_line(sentence))
 
     def _print(self, text: str) -> None:
         self._console.print(text.rstrip(), highlight=False, markup=False, soft_wrap=True)
 
 
-class _TwoLines(Progress):
+def time_words(seconds: float | None) -> str:
+    if not seconds:
+        return ""
+    return f"{int(seconds) // 60}m{int(seconds) % 60:02d}s left"
+
+
+class _TwoLines(rich_progress.Progress):
     """The bar on one line, the newest numbers on the next, so that both fit a narrow terminal."""
 
     words = "starting"
@@ -135,14 +237,14 @@ class _TwoLines(Progress):
         yield Text(self.words, no_wrap=True, overflow="ellipsis")
 
 
-class Bar(Watcher):
+class Bar(Progress):
     """A bar with time left, and the newest numbers under it."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()
-        left = TextColumn("left", style="progress.remaining")
-        columns = (BarColumn(24), TaskProgressColumn(), TimeElapsedColumn(), TimeRemainingColumn(), left)
-        self._progress = _TwoLines(*columns, console=console)
+        left = rich_progress.TextColumn("{task.description}", style="progress.remaining")
+        columns = (rich_progress.BarColumn(24), rich_progress.TaskProgressColumn(), rich_progress.TimeElapsedColumn())
+        self._progress = _TwoLines(*columns, left, console=console)
         self._task = self._progress.add_task("", total=1.0)
 
     def __enter__(self) -> Self:
@@ -152,42 +254,78 @@ class Bar(Watcher):
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
-    def advance(self, stack: int, step: int) -> None:
-        super().advance(stack, step)
-        self._progress.update(self._task, completed=self.share)
+    def advance(self, index: int, step: int) -> None:
+        super().advance(index, step)
+        left = time_words(self._time.seconds())
+        self._progress.update(self._task, completed=self._time.share(), description=left)
 
     def note(self, words: str, last: bool = False) -> None:
         self._progress.words = words
 
-    def stage(self, words: str) -> None:
+    def status(self, words: str) -> None:
         self._progress.words = words
         self._progress.refresh()
 
     def say(self, sentence: str) -> None:
-        self._progress.console.print(Text(sentence), soft_wrap=True)
+        self._progress.console.print(Text(one_line(sentence)), soft_wrap=True)
 
 
-class OneOfMany(Watcher):
-    """A run among several that `whole` shows as one work; `first` is where its stacks begin in the whole plan."""
+class OneOfMany(Progress):
+    """A run among several that `whole` shows as one work; `first` is where its tasks begin in the whole plan."""
 
-    def __init__(self, whole: Watcher, first: int) -> None:
+    def __init__(self, whole: Progress, first: int) -> None:
         super().__init__()
-        self._whole, self._place = whole, first
+        self._whole, self._first = whole, first
 
-    def plan(self, works: list[tuple[int, float]]) -> None:
+    def plan(self, tasks: Sequence[Task], workers: int = 1) -> None:
         return None
 
-    def advance(self, stack: int, step: int) -> None:
-        self._whole.advance(self._place + stack, step)
+    def begin(self, index: int, step: int) -> None:
+        self._whole.begin(self._first + index, step)
 
-    def show(self, stack: int, line: Tree) -> None:
-        self._whole.show(self._place + stack, line)
+    def advance(self, index: int, step: int) -> None:
+        self._whole.advance(self._first + index, step)
+
+    def log(self, index: int, line: JsonDict) -> None:
+        self._whole.log(self._first + index, line)
 
     def note(self, words: str, last: bool = False) -> None:
         self._whole.note(words, last)
 
-    def stage(self, words: str) -> None:
-        self._whole.stage(words)
+    def status(self, words: str) -> None:
+        self._whole.status(words)
 
     def say(self, sentence: str) -> None:
         self._whole.say(sentence)
+
+
+@dataclass(frozen=True)
+class TaskProgress:
+    """The progress of one task, for whoever works on it."""
+
+    progress: Progress
+    index: int
+
+    def begin(self, step: int) -> None:
+        self.progress.begin(self.index, step)
+
+    def advance(self, step: int) -> None:
+        self.progress.advance(self.index, step)
+
+    def log(self, line: JsonDict) -> None:
+        self.progress.log(self.index, line)
+
+    def note(self, words: str) -> None:
+        self.progress.note(words)
+
+    def status(self, words: str) -> None:
+        self.progress.status(words)
+
+    def say(self, sentence: str) -> None:
+        self.progress.say(sentence)
+
+
+def for_terminal(quiet: bool) -> Progress:
+    """A bar on a terminal, lines elsewhere, or nothing."""
+    console = Console(stderr=True)
+    return Silent() if quiet else Bar(console) if console.is_terminal else Lines(console)

@@ -14,8 +14,8 @@ NUMBERS = (signal.SIGINT, signal.SIGTERM)
 class StopSignals:
     """Used as a context, it answers the signals; `received` is the one that came while it was asked to be patient."""
 
-    def __init__(self, how_to_go_on: str) -> None:
-        self.how_to_go_on = how_to_go_on
+    def __init__(self, resume_command: str) -> None:
+        self.resume_command = resume_command
         self.received: int | None = None
         self._patient = False
 
@@ -29,7 +29,7 @@ class StopSignals:
             self._patient = False
 
     def stop(self, number: int, where: str) -> Stopped:
-        return Stopped(number, f"stopped {where}; go on with: {self.how_to_go_on}")
+        return Stopped(number, f"stopped {where}; go on with: {self.resume_command}")
 
     def _receive(self, number: int, _frame: FrameType | None) -> None:
         if self._patient and self.received is None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from unbraid.config import check
 from unbraid.dictionaries import BatchTopK, Dictionary, Stack
-from unbraid.errors import Refusal
+from unbraid.errors import UserError
 
 
 def kept_by_hand(pre, k):
@@ -60,11 +60,11 @@ def test_used_what_exceeds_the_threshold_fires_whatever_the_batch():
 
 def test_more_than_the_features_is_refused():
     activation = {"kind": "batchtopk", "k": 9}
-    with pytest.raises(Refusal, match=r"activation\.k is 9, more than the dictionary's 8 features"):
-        check(Dictionary, {"features": 8, "activation": activation}, "here")
+    with pytest.raises(UserError, match=r"activation\.k is 9, more than the dictionary's 8 features"):
+        check(Dictionary, {"d_sae": 8, "activation": activation}, "here")
 
 
 def test_a_member_taken_out_keeps_its_threshold():
-    stack = Stack.start(Dictionary(features=4, activation=BatchTopK(k=1)), 3, [0, 1])
+    stack = Stack.start(Dictionary(d_sae=4, activation=BatchTopK(k=1)), 3, [0, 1])
     stack.remember({"threshold": torch.tensor([0.1, 0.2])})
     assert stack.member(1).memory["threshold"].tolist() == pytest.approx([0.2])

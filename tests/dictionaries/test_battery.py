@@ -10,10 +10,10 @@ import torch
 from unbraid.codes import Codes
 from unbraid.config import check, to_toml
 from unbraid.dictionaries import ACTIVATIONS, Dictionary, Stack
-from unbraid.mechanisms import Mechanism, Reset, Signals, Sparsity
-from unbraid.training.fit import fit
-from unbraid.training.schedule import Training
-from unbraid.training.step import State, run_forward, step
+from unbraid.dictionaries.mechanisms import Mechanism, Reset, Signals, Sparsity
+from unbraid.dictionaries.training.config import Training
+from unbraid.dictionaries.training.fit import fit
+from unbraid.dictionaries.training.step import State, run_forward, step
 from unbraid.worlds import Superposition
 
 EXAMPLES = {
@@ -30,7 +30,7 @@ EXAMPLES = {
 }
 FEATURES, DIMENSIONS = 10, 6
 TRAINING = Training(steps=12, batch=32, learning_rate=0.03)
-WORLD = Superposition(dimensions=DIMENSIONS, features=12, active=2.0)
+WORLD = Superposition(dimensions=DIMENSIONS, n_features=12, active=2.0)
 CASES = [(kind, settings, pre_bias) for kind in EXAMPLES for settings in EXAMPLES[kind] for pre_bias in (False, True)]
 
 
@@ -45,7 +45,7 @@ def _name(case):
 @pytest.fixture(params=CASES, ids=_name)
 def dictionary(request):
     kind, settings, pre_bias = request.param
-    return Dictionary(features=FEATURES, activation=ACTIVATIONS[kind](**settings), pre_bias=pre_bias)
+    return Dictionary(d_sae=FEATURES, activation=ACTIVATIONS[kind](**settings), pre_bias=pre_bias)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def stack(dictionary):
     start = Stack.start(dictionary, DIMENSIONS, [0, 1, 2])
     changed = {name: torch.from_numpy(rng.standard_normal(p.shape)) for name, p in start.parameters().items()}
     stack = start.with_parameters(changed)
-    stack.normalise()
+    stack.normalize()
     stack.remember({name: torch.tensor([0.2, 0.3, 0.4]) for name in stack.memory if name == "threshold"})
     return stack
 
@@ -76,7 +76,7 @@ def test_every_registered_kind_has_an_example():
 
 
 def test_its_settings_survive_toml(dictionary):
-    assert check(Dictionary, tomllib.loads(to_toml(dictionary.tree())), "here") == dictionary
+    assert check(Dictionary, tomllib.loads(to_toml(dictionary.to_dict())), "here") == dictionary
 
 
 def test_one_face(stack, x):

@@ -5,20 +5,20 @@ import pytest
 import torch
 
 from unbraid.dictionaries import Dictionary, Gated, Stack
-from unbraid.mechanisms import Signals, Sparsity
-from unbraid.training.schedule import Training
-from unbraid.training.step import fidelity, own_costs, run_forward
+from unbraid.dictionaries.mechanisms import Signals, Sparsity
+from unbraid.dictionaries.training.config import Training
+from unbraid.dictionaries.training.step import reconstruction_loss, rule_costs, run_forward
 
 SIZES = {"encoder": (2, 6, 5), "decoder": (2, 6, 5), "pre_bias": (2, 5)}
 
 
 @pytest.fixture
 def stack(rng):
-    start = Stack.start(Dictionary(features=6, activation=Gated(), pre_bias=True), 5, [0, 1])
+    start = Stack.start(Dictionary(d_sae=6, activation=Gated(), pre_bias=True), 5, [0, 1])
     stack = start.with_parameters(
         {name: 0.5 * torch.from_numpy(rng.standard_normal(p.shape)) for name, p in start.parameters().items()}
     )
-    stack.normalise()
+    stack.normalize()
     return stack
 
 
@@ -41,12 +41,12 @@ def test_the_gate_decides_whether_and_the_magnitude_how_strongly(stack, rng):
 
 @pytest.mark.parametrize("form", ["sum_square", "mean_square"])
 def test_costs_and_gradients_are_the_papers(stack, rng, form):
-    x, training = torch.from_numpy(rng.standard_normal((9, 5))), Training(fidelity=form)
-    ours = stack.leaves()
+    x, training = torch.from_numpy(rng.standard_normal((9, 5))), Training(reconstruction_loss=form)
+    ours = stack.requires_grad_copy()
     forward = run_forward(ours, x, {}, Signals())
     terms = [
-        fidelity(forward, training),
-        own_costs(forward, ours, training)["auxiliary"],
+        reconstruction_loss(forward, training),
+        rule_costs(forward, ours, training)["auxiliary"],
         Sparsity(weight=0.3).penalty(forward, ours, Signals()),
     ]
 
@@ -73,6 +73,6 @@ def test_costs_and_gradients_are_the_papers(stack, rng, form):
 
 def test_it_starts_as_relu(rng):
     x = torch.from_numpy(rng.standard_normal((9, 5)).astype(np.float32))
-    gated = Stack.start(Dictionary(features=6, activation=Gated()), 5, [0, 1])
-    relu = Stack.start(Dictionary(features=6), 5, [0, 1])
+    gated = Stack.start(Dictionary(d_sae=6, activation=Gated()), 5, [0, 1])
+    relu = Stack.start(Dictionary(d_sae=6), 5, [0, 1])
     torch.testing.assert_close(gated.encode(x).to_dense(), relu.encode(x).to_dense())

@@ -6,9 +6,9 @@ import torch
 
 from unbraid.codes import Codes
 from unbraid.dictionaries import Dictionary, JumpRelu, Stack
-from unbraid.mechanisms import Sparsity
-from unbraid.training.schedule import Training
-from unbraid.training.step import State, step
+from unbraid.dictionaries.mechanisms import Sparsity
+from unbraid.dictionaries.training.config import Training
+from unbraid.dictionaries.training.step import State, step
 
 BANDWIDTH = 0.6
 
@@ -63,7 +63,7 @@ def test_a_threshold_next_to_nothing_is_relu(rng):
 
 
 def test_thresholds_start_as_set():
-    stack = Stack.start(Dictionary(features=4, activation=JumpRelu(threshold=0.25)), 3, [0, 1])
+    stack = Stack.start(Dictionary(d_sae=4, activation=JumpRelu(threshold=0.25)), 3, [0, 1])
     np.testing.assert_allclose(stack.rule["log_threshold"].exp().numpy(), np.full((2, 4), 0.25), rtol=1e-6)
 
 
@@ -72,7 +72,7 @@ def test_the_sparsity_cost_counts_how_many_fire_and_raises_thresholds(rng):
     ends = []
     for weight in (0.0, 3.0):
         mechanisms = {"sparsity": Sparsity(weight=weight)}
-        state = State.start(Dictionary(features=6, activation=JumpRelu(bandwidth=0.5)), 5, mechanisms, [0])
+        state = State.start(Dictionary(d_sae=6, activation=JumpRelu(bandwidth=0.5)), 5, mechanisms, [0])
         outcome = step(state, x, Training(learning_rate=0.01), mechanisms)
         assert float(outcome.terms["sparsity"]) == pytest.approx(weight * float(outcome.l0))
         ends.append(state.stack.rule["log_threshold"])

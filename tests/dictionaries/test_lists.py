@@ -9,13 +9,13 @@ from unbraid.dictionaries import lists as making
 from unbraid.dictionaries.lists import Inputs, encode_lists, too_dense
 from unbraid.worlds import Superposition
 
-WORLD = Superposition(dimensions=24, features=40, active=3.0)
+WORLD = Superposition(dimensions=24, n_features=40, active=3.0)
 BATCH = WORLD.batch(0, 300)
 PLAIN, PLANTED = Inputs(BATCH.x), Inputs(BATCH.x, BATCH.truth, WORLD.directions)
 
 
 def stack(activation, bias=-0.5, features=150, pre_bias=False):
-    made = Stack.start(Dictionary(features=features, activation=activation, pre_bias=pre_bias), 24, [0, 1])
+    made = Stack.start(Dictionary(d_sae=features, activation=activation, pre_bias=pre_bias), 24, [0, 1])
     made.encoder_bias.add_(bias + 0.05 * torch.randn(2, features, generator=torch.Generator().manual_seed(0)))
     if made.pre_bias is not None:
         made.pre_bias.add_(0.1)
@@ -37,7 +37,7 @@ def test_lists_hold_what_the_dense_encoder_says(activation, inputs, pre_bias, mo
 
 
 def test_top_k_keeps_the_largest_also_when_values_come_in_order():
-    rising = Stack.start(Dictionary(features=64, activation=TopK(k=5)), 1, [0])
+    rising = Stack.start(Dictionary(d_sae=64, activation=TopK(k=5)), 1, [0])
     rising.encoder.copy_(torch.arange(64.0)[None, :, None])
     lists = encode_lists(rising, Inputs(torch.ones(3, 1)))
     assert lists is not None

@@ -69,7 +69,7 @@ def test_with_and_without_a_screen_the_same_fires(pays, monkeypatch):
     monkeypatch.setattr(making, "BLOCK_BYTES", 4 * 200 * 64)
     monkeypatch.setattr(making, "SCREENED_BLOCK", 64)
     x, encoder, bias = drawn(99)
-    stack = Stack.start(Dictionary(features=200, activation=Relu()), 48, [0]).with_parameters(
+    stack = Stack.start(Dictionary(d_sae=200, activation=Relu()), 48, [0]).with_parameters(
         {"encoder": encoder[None], "encoder_bias": bias[None] * 3}
     )
     lists = encode_lists(stack, Inputs(x))

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import integrate, special, stats
 
-from unbraid.dictionaries.slabs import SLABS
+from unbraid.dictionaries.variational import SLABS
 
 POSTERIORS = [(0.0, 1.0), (0.0, 0.1), (1.5, 0.3), (-0.7, 0.5), (3.0, 2.0), (0.05, 0.2)]
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from unbraid.dictionaries import Dictionary, Relu, Stack
+from unbraid.dictionaries import ACTIVATIONS, BatchTopK, Dictionary, JumpRelu, Relu, Stack
 from unbraid.worlds import Superposition
 
 DIMENSIONS = 5
@@ -10,7 +10,7 @@ DIMENSIONS = 5
 
 @pytest.fixture
 def stack(rng):
-    start = Stack.start(Dictionary(features=7, pre_bias=True), DIMENSIONS, [0, 1])
+    start = Stack.start(Dictionary(d_sae=7, pre_bias=True), DIMENSIONS, [0, 1])
     return start.with_parameters(
         {name: torch.from_numpy(rng.standard_normal(p.shape)) for name, p in start.parameters().items()}
     )
@@ -41,7 +41,7 @@ def test_a_perfect_dictionary_reconstructs_centred_inputs_exactly():
 
 
 def test_the_start_has_equal_encoder_and_decoder_and_zero_biases():
-    start = Stack.start(Dictionary(features=7, pre_bias=True), DIMENSIONS, [0, 1])
+    start = Stack.start(Dictionary(d_sae=7, pre_bias=True), DIMENSIONS, [0, 1])
     assert torch.equal(start.encoder, start.decoder)
     assert start.encoder.data_ptr() != start.decoder.data_ptr()
     assert not start.encoder_bias.any()
@@ -49,7 +49,7 @@ def test_the_start_has_equal_encoder_and_decoder_and_zero_biases():
 
 
 def test_each_member_starts_from_its_own_seed_whatever_its_company():
-    dictionary = Dictionary(features=7)
+    dictionary = Dictionary(d_sae=7)
     together = Stack.start(dictionary, DIMENSIONS, [3, 8, 5])
     alone = Stack.start(dictionary, DIMENSIONS, [8])
     assert torch.equal(together.decoder[1], alone.decoder[0])
@@ -57,8 +57,8 @@ def test_each_member_starts_from_its_own_seed_whatever_its_company():
 
 
 def test_a_start_is_not_the_truth_of_the_world_with_the_same_seed():
-    world = Superposition(dimensions=DIMENSIONS, features=7, active=2.0, seed=4)
-    assert not torch.allclose(Stack.start(Dictionary(features=7), DIMENSIONS, [4]).decoder[0], world.directions)
+    world = Superposition(dimensions=DIMENSIONS, n_features=7, active=2.0, seed=4)
+    assert not torch.allclose(Stack.start(Dictionary(d_sae=7), DIMENSIONS, [4]).decoder[0], world.directions)
 
 
 def test_without_pre_bias_there_is_no_such_parameter():
@@ -67,7 +67,7 @@ def test_without_pre_bias_there_is_no_such_parameter():
 
 
 def test_leaves_share_storage_and_ask_for_gradients(stack):
-    leaves = stack.leaves()
+    leaves = stack.requires_grad_copy()
     for name, parameter in stack.parameters().items():
         leaf = leaves.parameters()[name]
         assert leaf.requires_grad
@@ -78,22 +78,22 @@ def test_leaves_share_storage_and_ask_for_gradients(stack):
 
 def test_normalise_keeps_directions_and_makes_lengths_one(stack):
     before = stack.decoder.clone()
-    stack.normalise()
+    stack.normalize()
     np.testing.assert_allclose(stack.decoder.norm(dim=-1).numpy(), 1, rtol=1e-12)
     np.testing.assert_allclose((stack.decoder * before).sum(-1).numpy(), before.norm(dim=-1).numpy(), rtol=1e-12)
 
 
 def test_a_zero_row_stays_zero_and_finite():
-    stack = Stack.start(Dictionary(features=3), 4, [0])
+    stack = Stack.start(Dictionary(d_sae=3), 4, [0])
     stack.decoder[0, 1] = 0
-    stack.normalise()
+    stack.normalize()
     assert stack.decoder.isfinite().all()
     assert not stack.decoder[0, 1].any()
 
 
 @pytest.mark.parametrize("features", [6, 40])
 def test_the_published_start_is_torchs_linear_and_orthogonal(features):
-    stack = Stack.start(Dictionary(features=features, start="published"), 16, range(50))
+    stack = Stack.start(Dictionary(d_sae=features, init="published"), 16, range(50))
     bound = 16**-0.5
     for drawn in (stack.encoder, stack.encoder_bias):
         assert drawn.abs().max() <= bound
@@ -105,3 +105,35 @@ def test_the_published_start_is_torchs_linear_and_orthogonal(features):
         off_diagonal = products - torch.eye(features)
         expected = 0 if features <= 16 else ((1 / 16 - 1 / 40) / (1 - 1 / 40)) ** 0.5
         assert off_diagonal.square().mean().sqrt().item() == pytest.approx(expected, abs=0.02)
+
+
+@pytest.mark.parametrize("kind", ACTIVATIONS)
+@pytest.mark.parametrize("pre_bias", [False, True])
+def test_weights_under_the_names_of_saelens(kind, pre_bias):
+    """(x - b_dec) @ W_enc + b_enc, and codes @ W_dec + b_dec, with SAELens' shapes after the member axis."""
+    rule = {"kind": kind, "k": 3} if "topk" in kind else {"kind": kind}
+    dictionary = Dictionary.model_validate({"d_sae": 7, "activation": rule, "pre_bias": pre_bias})
+    stack, generator = Stack.start(dictionary, 4, [0, 1]), torch.Generator().manual_seed(0)
+    for tensor in stack.parameters().values():
+        tensor.add_(0.1 * torch.randn(tensor.shape, generator=generator))
+    x = torch.randn(5, 4, generator=generator)
+    assert (stack.d_in, stack.d_sae) == (4, 7)
+    shapes = [tuple(tensor.shape) for tensor in (stack.W_enc, stack.b_enc, stack.W_dec, stack.b_dec)]
+    assert shapes == [(2, 4, 7), (2, 7), (2, 7, 4), (2, 4)]
+    pre = (x - stack.b_dec[:, None]) @ stack.W_enc + stack.b_enc[:, None]
+    torch.testing.assert_close(stack.pre_activations(x), pre)
+    codes = stack.encode(x)
+    torch.testing.assert_close(stack.decode(codes), codes.to_dense() @ stack.W_dec + stack.b_dec[:, None])
+
+
+def test_thresholds_say_what_fires():
+    x = torch.randn(50, 4, generator=torch.Generator().manual_seed(0))
+    for rule in (JumpRelu(threshold=0.3), BatchTopK(k=2)):
+        stack = Stack.start(Dictionary(d_sae=7, activation=rule), 4, [0, 1])
+        stack.remember(rule.fire(stack.pre_activations(x), stack.tensors()).memory)
+        assert stack.threshold.shape == (2, 7)
+        assert stack.threshold.min() > 0
+        pre = stack.pre_activations(x)
+        expected = torch.where(pre > stack.threshold[:, None], pre, 0)
+        assert torch.equal(stack.encode(x).to_dense(), expected)
+    assert Stack.start(Dictionary(d_sae=7), 4, [0]).threshold is None

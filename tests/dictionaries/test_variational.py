@@ -6,17 +6,17 @@ import torch
 from scipy import stats
 
 from unbraid.dictionaries import Dictionary, Stack, Variational
+from unbraid.dictionaries.mechanisms import Signals
+from unbraid.dictionaries.training.config import Training
+from unbraid.dictionaries.training.step import State, rule_costs, run_forward, step
 from unbraid.dictionaries.variational import gate_divergence
-from unbraid.mechanisms import Signals
 from unbraid.randomness import stream
-from unbraid.training.schedule import Training
-from unbraid.training.step import State, own_costs, run_forward, step
 
 RULE = Variational(weight=0.3, rate=0.2, scale=0.7, deviation=0.4, temperature=0.6, sharpness=2.0)
 
 
 def general_position(rule, rng, features=6, seeds=(3, 4)):
-    start = Stack.start(Dictionary(features=features, activation=rule), 5, seeds)
+    start = Stack.start(Dictionary(d_sae=features, activation=rule), 5, seeds)
     return start.with_parameters(
         {name: 0.5 * torch.from_numpy(rng.standard_normal(p.shape)) for name, p in start.parameters().items()}
     )
@@ -55,7 +55,7 @@ def test_the_costs_are_the_evidence_bound_of_the_draw(rng):
     bernoulli = q * np.log(q / 0.2) + (1 - q) * np.log((1 - q) / 0.8)
     slab = np.log(0.7 / deviation) + (deviation**2 + mean**2) / (2 * 0.7**2) - 0.5
     divergence = 0.3 * (bernoulli + q * slab).sum(-1).mean(-1)
-    costs = own_costs(forward, stack, Training())
+    costs = rule_costs(forward, stack, Training())
     np.testing.assert_allclose(costs["divergence"].numpy(), divergence)
     np.testing.assert_allclose(forward.counted().numpy(), q.sum(-1))
 
@@ -90,7 +90,7 @@ def test_every_step_draws_anew_and_every_member_its_own(rng):
 
 def test_mechanisms_and_the_log_see_what_would_fire_and_not_the_relaxation(rng):
     x = torch.from_numpy(rng.standard_normal((32, 5)).astype(np.float32))
-    state = State.start(Dictionary(features=6, activation=RULE), 5, {}, [0])
+    state = State.start(Dictionary(d_sae=6, activation=RULE), 5, {}, [0])
     expected = state.stack.encode(x).l0()
     outcome = step(state, x, Training(), {})
     torch.testing.assert_close(outcome.l0, expected.double().mean(-1))
@@ -101,7 +101,7 @@ def test_mechanisms_and_the_log_see_what_would_fire_and_not_the_relaxation(rng):
 def test_features_that_do_not_help_are_gated_off(slab, rng):
     """With nothing to explain, the posterior goes to the prior: gates to the rate, slabs to their prior."""
     rule = Variational(slab=slab, weight=0.5, rate=0.1, sharpness=1.0)
-    x, state = torch.zeros(16, 5), State.start(Dictionary(features=6, activation=rule), 5, {}, [0])
+    x, state = torch.zeros(16, 5), State.start(Dictionary(d_sae=6, activation=rule), 5, {}, [0])
     for _ in range(60):
         step(state, x, Training(learning_rate=0.1), {})
     assert (state.stack.probabilities(x) <= 0.1).all()

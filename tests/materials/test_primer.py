@@ -1,7 +1,7 @@
 """The primer in the package is what its grammar tells."""
 
 from materials.primer import told
-from unbraid.worlds.text.corpus import NAMED
+from unbraid.worlds.text.tokens import NAMED
 
 
 def test_the_primer_is_what_the_grammar_tells():

@@ -1,11 +1,44 @@
-"""Precision, recall and F1 against scikit-learn's, feature by feature."""
+"""Sparsity and reconstruction by hand; precision, recall and F1 against scikit-learn's, feature by feature."""
 
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import f1_score, precision_score, recall_score
+from sklearn.metrics import f1_score, mean_squared_error, precision_score, r2_score, recall_score
 
-from unbraid.metrics.firing import FiringCounts, count_firing, mean_over_fired
+from unbraid.codes import Codes
+from unbraid.metrics.firing import FiringCounts, Moments, count_firing, dead, density, l0, mean_over_fired
+
+
+@pytest.fixture
+def values(rng):
+    values = rng.random((2, 40, 6)) * (rng.random((2, 40, 6)) < [0.9, 0.5, 0.2, 0.05, 0.0, 0.0])
+    values[1, 7, 5] = 0.3
+    return values
+
+
+@pytest.fixture
+def counts(values):
+    return Codes.dense(torch.from_numpy(values)).counts()
+
+
+def test_density_is_the_share_of_samples_in_which_a_feature_fires(values, counts):
+    np.testing.assert_allclose(density(counts, 40).numpy(), (values != 0).mean(1))
+
+
+def test_l0_is_the_mean_number_active(values, counts):
+    np.testing.assert_allclose(l0(counts, 40).numpy(), (values != 0).sum(-1).mean(-1))
+
+
+def test_dead_features_are_those_that_never_fired(values, counts):
+    assert dead(counts).tolist() == [sum(not member[:, f].any() for f in range(6)) for member in values]
+    assert dead(counts)[0] >= 2
+
+
+def test_nothing_fires_in_a_dead_dictionary():
+    none = torch.zeros(1, 5, dtype=torch.long)
+    assert dead(none).tolist() == [5]
+    assert l0(none, 10).tolist() == [0.0]
+
 
 MEMBERS, SAMPLES, LEARNED, TRUE = 2, 60, 6, 5
 MATCHED = torch.tensor([[3, 0, 5, 1, 2], [4, -1, 0, 2, -1]])
@@ -76,3 +109,52 @@ def test_the_truth_matched_with_itself_scores_one(fired):
     counts = counted(true[None], true, torch.arange(TRUE)[None])
     for score in (counts.precision(), counts.recall(), counts.f1()):
         assert mean_over_fired(score, counts).item() == 1
+
+
+@pytest.fixture
+def data(rng):
+    """Inputs far from the origin, with dimensions of different spread, and reconstructions from good to bad."""
+    x = rng.standard_normal((50, 4)) * [1, 2, 0.1, 5] + [3, -20, 0, 7]
+    return x, np.stack([x + noise * rng.standard_normal(x.shape) for noise in (0.0, 0.5, 10.0)])
+
+
+def moments(x, reconstruction):
+    return Moments.of(torch.from_numpy(x), torch.from_numpy(reconstruction))
+
+
+def test_explained_variance_is_scikit_learns_variance_weighted_r2(data):
+    x, reconstructions = data
+    expected = [r2_score(x, r, multioutput="variance_weighted") for r in reconstructions]
+    np.testing.assert_allclose(moments(x, reconstructions).explained_variance().numpy(), expected, rtol=1e-9)
+
+
+def test_reconstruction_error_is_scikit_learns_mean_squared_error(data):
+    x, reconstructions = data
+    expected = [mean_squared_error(x, r) for r in reconstructions]
+    np.testing.assert_allclose(moments(x, reconstructions).reconstruction_error().numpy(), expected, rtol=1e-9)
+
+
+def test_moments_of_parts_add_up(data):
+    x, reconstructions = data
+    parts = moments(x[:7], reconstructions[:, :7]) + moments(x[7:], reconstructions[:, 7:])
+    whole = moments(x, reconstructions)
+    np.testing.assert_allclose(parts.explained_variance().numpy(), whole.explained_variance().numpy(), rtol=1e-9)
+    assert parts.samples == whole.samples == 50
+
+
+def test_a_perfect_reconstruction_explains_all_and_the_mean_explains_nothing(data):
+    x, _ = data
+    answers = np.stack([x, np.broadcast_to(x.mean(0), x.shape)])
+    np.testing.assert_allclose(moments(x, answers).explained_variance().numpy(), [1, 0], atol=1e-9)
+    assert moments(x, answers).reconstruction_error()[1].item() == pytest.approx(moments(x, answers).variance().item())
+
+
+def test_variance_is_the_mean_variance_of_a_dimension(data):
+    x, reconstructions = data
+    assert moments(x, reconstructions).variance().item() == pytest.approx(x.var(0).mean())
+
+
+def test_small_variance_about_a_large_mean_survives_float32():
+    x = (1000 + 0.01 * np.random.default_rng(0).standard_normal((4000, 3))).astype(np.float32)
+    found = Moments.of(torch.from_numpy(x), torch.from_numpy(x)[None]).variance().item()
+    assert found == pytest.approx(x.astype(float).var(0).mean(), rel=1e-4)

@@ -1,4 +1,7 @@
-"""Redundancy of heads at known angles and against sums over all quadruples; how heads are used."""
+"""Redundancy of heads at known angles and against sums over all quadruples; how heads are used.
+Which head tells which factor, on heads made to tell one, several or none.
+Accuracy and the steps to it, counted by hand.
+"""
 
 import math
 from itertools import permutations
@@ -8,7 +11,19 @@ import pytest
 import torch
 
 from unbraid.metrics.attention import between_heads
-from unbraid.metrics.heads import cka, cosine_redundancy, evenness, expected_cosine, pooled, usage
+from unbraid.metrics.heads import (
+    accuracy,
+    cka,
+    cosine_redundancy,
+    evenness,
+    expected_cosine,
+    explained,
+    pooled,
+    right,
+    separation,
+    steps_to,
+    usage,
+)
 
 
 def test_a_representation_is_the_mean_over_tokens_that_are_not_padding():
@@ -85,3 +100,70 @@ def test_usage_is_the_share_of_tokens_that_chose_a_head():
     shares = torch.tensor([3 / 7, 3 / 7, 1 / 7])
     assert evenness(found).item() == pytest.approx(math.exp(-(shares * shares.log()).sum()) / 3)
     torch.testing.assert_close(evenness(torch.tensor([[0.5] * 4, [0, 0, 1.0, 0]])), torch.tensor([1, 0.25]))
+
+
+def test_a_head_that_is_the_factor_is_explained_and_one_that_ignores_it_is_not(rng):
+    values = torch.from_numpy(rng.integers(0, 4, 400))
+    means = torch.from_numpy(rng.standard_normal((4, 3)))
+    deaf = torch.from_numpy(rng.standard_normal((400, 3)))
+    constant = torch.ones(400, 3, dtype=torch.double)
+    found = explained(torch.stack([means[values], deaf, constant], 1)[None], values)[0]
+    assert found[0].item() == pytest.approx(1)
+    assert abs(found[1].item()) < 0.02
+    assert found[2].item() == 0
+
+
+def test_explained_is_one_less_the_ratio_of_variances_of_an_analysis_of_variance(rng):
+    """ε² = 1 - MS_within / MS_total, from the one-way F: F = MS_between / MS_within."""
+    from scipy.stats import f_oneway
+
+    groups = [rng.standard_normal(size) + shift for size, shift in ((20, 0.0), (35, 1.0), (10, -0.5))]
+    z, values = np.concatenate(groups), np.repeat([0, 1, 2], [20, 35, 10])
+    f = f_oneway(*groups).statistic
+    n, k = len(z), 3
+    within = 1 / ((k - 1) * f / (n - k) + 1)  # SS_within / SS_total
+    expected = 1 - within * (n - 1) / (n - k)
+    found = explained(torch.from_numpy(z)[None, :, None, None], torch.from_numpy(values))
+    assert found.item() == pytest.approx(expected)
+
+
+def test_chance_of_what_is_explained_is_nothing_on_average_however_many_classes(rng):
+    found = [
+        explained(
+            torch.from_numpy(rng.standard_normal((1, 60, 1, 4))), torch.from_numpy(rng.integers(0, 20, 60))
+        ).item()
+        for _ in range(200)
+    ]
+    assert abs(np.mean(found)) < 4 * np.std(found) / math.sqrt(200)
+
+
+def test_tokens_without_a_value_are_left_out(rng):
+    z = torch.from_numpy(rng.standard_normal((1, 50, 2, 3)))
+    values = torch.from_numpy(rng.integers(0, 3, 50))
+    values[::3] = -1
+    torch.testing.assert_close(explained(z, values), explained(z[:, values >= 0], values[values >= 0]))
+    assert explained(z, torch.zeros(50, dtype=torch.long)).isnan().all()
+
+
+def test_separation_is_one_for_a_factor_a_head_nothing_for_all_alike_and_between_by_entropy():
+    pure, alike = torch.tensor([[0.9, 0, 0], [0, 0.1, 0]]), torch.tensor([[0.3, 0.3, 0.3], [0.1, 0.1, 0.1]])
+    half = torch.tensor([[0.4, 0.4, -0.1], [torch.nan, 0.0, 0.0]])
+    assert separation(pure[None]).item() == pytest.approx(1)
+    assert separation(alike[None]).item() == pytest.approx(0, abs=1e-6)
+    assert separation(half[None]).item() == pytest.approx(1 - math.log(2) / math.log(3))
+    assert separation(torch.cat([pure, alike])[None]).item() == pytest.approx((0.9 + 0.1) / (1 + 0.9 + 0.3))
+    assert separation(pure[None, :, :1]).isnan().all()
+
+
+def test_an_answer_is_right_where_its_logit_is_the_largest():
+    logits = torch.tensor([[[[2.0, 1, 0], [0, 1, 2]]], [[[0.0, 1, 0], [0, 1, 2]]]])
+    found = right(logits, torch.tensor([[0, 2]]))
+    assert found.tolist() == [[[True, True]], [[False, True]]]
+    assert accuracy(found).tolist() == [1, 0.5]
+
+
+def test_steps_to_a_level_are_those_of_the_first_time_it_is_reached():
+    steps, accuracies = torch.tensor([10, 20, 30]), torch.tensor([[0.1, 0.96, 0.9], [0.1, 0.2, 0.95], [0.9, 0.9, 0.9]])
+    found = steps_to(0.95, accuracies, steps)
+    assert found[:2].tolist() == [20, 30]
+    assert found[2].isnan()

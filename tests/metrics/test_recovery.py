@@ -1,5 +1,9 @@
-"""Recovery against loops, brute force and scipy, and against the published figures of chance and ceiling."""
+"""Recovery against loops, brute force and scipy, and against the published figures of chance and ceiling.
+Redundancy of directions at known angles.
+Fates of true features on cases made by hand.
+"""
 
+import math
 from itertools import permutations
 
 import numpy as np
@@ -9,15 +13,24 @@ from scipy import integrate, stats
 from scipy.optimize import linear_sum_assignment
 
 from unbraid.metrics.recovery import (
+    FATES,
     best_cosine,
+    best_entry,
+    change,
     cosines,
+    count_fates,
     expected_best,
+    fate,
+    fates,
     match,
     matched_cosine,
     mcc,
+    mean_change,
     mmcs,
     mmcs_with,
     recovered,
+    redundancy,
+    totals,
 )
 
 
@@ -190,3 +203,104 @@ def test_in_two_dimensions_the_best_of_one_random_direction_is_nothing_and_of_tw
     """The largest of two independent cosines of uniform angles is 4/π² on average."""
     assert expected_best(1, 3) == pytest.approx(0, abs=1e-9)
     assert expected_best(2, 2) == pytest.approx(4 / np.pi**2, abs=1e-3)
+
+
+def at(*degrees: float) -> torch.Tensor:
+    angles = torch.tensor(degrees) * math.pi / 180
+    return torch.stack([angles.cos(), angles.sin()], -1)
+
+
+def test_each_feature_has_its_nearest_and_lengths_and_signs_do_not_matter():
+    """The nearest to 0° and 20° is 20° away; to 80° it is 60°."""
+    rows = at(0, 20, 80) * torch.tensor([[1.0], [-3.0], [0.5]])
+    expected = (2 * math.cos(math.radians(20)) + math.cos(math.radians(60))) / 3
+    for block in (1, 2, 1024):
+        assert redundancy(rows[None], torch.ones(1, 3, dtype=torch.long), block).item() == pytest.approx(expected)
+
+
+def test_features_that_never_fire_are_neither_asked_nor_answered():
+    rows, counts = at(0, 20, 80, 30).expand(3, 4, 2), torch.tensor([[5, 0, 1, 0], [0, 0, 7, 0], [1, 1, 1, 1]])
+    found = redundancy(rows, counts)
+    assert found[0].item() == pytest.approx(math.cos(math.radians(80)), abs=1e-6)
+    assert found[1].item() == 0
+    all_fire = (math.cos(math.radians(20)) + 2 * math.cos(math.radians(10)) + math.cos(math.radians(50))) / 4
+    assert found[2].item() == pytest.approx(all_fire, abs=1e-6)
+
+
+def named(codes):
+    return [FATES[code] for code in codes.flatten().tolist()]
+
+
+BEFORE = torch.tensor([[0.5, 0.5, 0.95, 0.95, 0.95, 0.9]])
+ENTRY_BEFORE = torch.tensor([[0, 1, 2, 3, 4, 5]])
+NOW = torch.tensor([[0.6, 0.95, 0.5, 0.96, 0.96, 0.9]])
+ENTRY = torch.tensor([[0, 1, 2, 9, 4, 5]])
+EXPECTED = ["absent", "learned", "unlearned", "moved", "still", "still"]
+
+
+def test_each_fate_is_what_its_name_says():
+    assert named(fate(BEFORE, ENTRY_BEFORE, NOW, ENTRY)) == EXPECTED
+
+
+def test_the_threshold_is_what_counts_as_found():
+    assert named(fate(BEFORE, ENTRY_BEFORE, NOW, ENTRY, 0.4)) == ["still"] * 3 + ["moved"] + ["still"] * 2
+    assert named(fate(BEFORE, ENTRY_BEFORE, NOW, ENTRY, 0.955)) == ["absent"] * 3 + ["learned"] * 2 + ["absent"]
+
+
+def test_before_the_first_check_nothing_is_found():
+    history = fates(torch.stack([BEFORE, NOW], 1), torch.stack([ENTRY_BEFORE, ENTRY], 1))
+    assert named(history[:, 0]) == ["absent", "absent", "learned", "learned", "learned", "learned"]
+    assert named(history[:, 1]) == EXPECTED
+
+
+def test_fates_part_the_true_features_at_every_check_and_threshold():
+    generator = torch.Generator().manual_seed(0)
+    best, entry = torch.rand(2, 5, 40, generator=generator), torch.randint(0, 3, (2, 5, 40), generator=generator)
+    for threshold in (0.0, 0.3, 0.9, 1.1):
+        assert (count_fates(fates(best, entry, threshold)).sum(-1) == 40).all()
+
+
+def test_found_now_is_found_before_plus_learned_less_unlearned():
+    generator = torch.Generator().manual_seed(1)
+    best, entry = torch.rand(2, 6, 40, generator=generator), torch.randint(0, 3, (2, 6, 40), generator=generator)
+    counts = count_fates(fates(best, entry, 0.6))
+    learned, unlearned = counts[..., FATES.index("learned")], counts[..., FATES.index("unlearned")]
+    assert torch.equal((learned - unlearned).cumsum(1), (best >= 0.6).sum(-1))
+
+
+def test_the_best_entry_is_the_one_most_alike_and_the_first_of_equals():
+    truth = torch.tensor([[1.0, 0.0], [0.0, 2.0]])
+    best, entry = best_entry(truth, torch.tensor([[0.6, 0.8], [3.0, 0.0], [1.0, 0.0], [-1.0, -0.1]]))
+    assert entry.tolist() == [1, 0]
+    assert best.tolist() == pytest.approx([1.0, 0.8])
+
+
+@pytest.mark.parametrize(("degrees", "expected"), [(0, 0.0), (60, 0.5), (90, 1.0), (180, 2.0)])
+def test_change_is_one_less_the_cosine_of_the_angle_turned(degrees, expected):
+    angle = math.radians(degrees)
+    turned = 3 * torch.tensor([[math.cos(angle), math.sin(angle)]])
+    assert change(torch.tensor([[1.0, 0.0]]), turned).item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_mean_change_is_over_what_is_still_found():
+    history = torch.tensor([[[0, 1, 4, 4]], [[0, 0, 1, 2]]])
+    turned = torch.tensor([[[9.0, torch.nan, 0.1, 0.3]], [[9.0, 9.0, 9.0, 9.0]]])
+    assert mean_change(turned, history)[0].item() == pytest.approx(0.2)
+    assert mean_change(turned, history)[1].isnan().all()
+
+
+def test_totals_are_of_the_whole_training_and_growths_since_the_middle():
+    best = torch.tensor([[[0.1, 0.1, 0.1], [0.95, 0.95, 0.1], [0.95, 0.1, 0.1], [0.95, 0.95, 0.95], [0.95] * 3]])
+    entry = torch.tensor([[[0, 1, 2], [0, 1, 2], [0, 1, 2], [5, 1, 2], [5, 1, 2]]])
+    turned, dead = torch.full((1, 5, 3), 0.25), torch.tensor([[0, 1, 2, 3, 7]])
+    found = {name: value.item() for name, value in totals(fates(best, entry), turned, dead, middle=2).items()}
+    assert found == {
+        "found": 3,
+        "still_learned": 3,
+        "still_growth": 3 - 1,
+        "learned_total": 4,
+        "unlearned_total": 1,
+        "moved_total": 1,
+        "mean_change": 0.25,
+        "dead_growth": 5,
+    }

@@ -6,8 +6,8 @@ from unbraid.models import FreeEnergy, Gauge, Hopfield, Routed, RoutedExperts, T
 
 SHAPES = {
     "causal": Transformer(d_model=8, heads=2, d_ff=12, positions="learned"),
-    "near": Transformer(d_model=8, heads=4, d_ff=12, positions="nearness"),
-    "near, encoder": Transformer(d_model=8, heads=2, d_ff=12, positions="nearness", causal=False),
+    "near": Transformer(d_model=8, heads=4, d_ff=12, positions="alibi"),
+    "near, encoder": Transformer(d_model=8, heads=2, d_ff=12, positions="alibi", causal=False),
     "encoder": Transformer(d_model=8, heads=4, d_ff=12, causal=False, positions="sinusoidal", readout="mean"),
     "rotary": Transformer(d_model=8, heads=2, d_ff=12, positions="rotary"),
     "dropping": Transformer(d_model=8, heads=2, d_ff=12, causal=False, dropout=0.3),
@@ -30,7 +30,7 @@ GAUGES = {
     "gauge, free energy": Gauge(
         irreps="1x0e + 2x1e", layers=2, frame_deviation=0.5, free_energy=FreeEnergy(iterations=2, frame_step=0.1)
     ),
-    "gauge, costs": Gauge(irreps="2x1e", layers=2, alignment=0.5, prior=0.5, nearness=True, residual=False),
+    "gauge, costs": Gauge(irreps="2x1e", layers=2, alignment=0.5, prior=0.5, alibi=True, residual=False),
     "gauge, fixed priors": Gauge(
         irreps="1x1e + 1x2e", layers=2, priors="gauge_fixed", self_attention=False, free_energy=FreeEnergy()
     ),
@@ -40,7 +40,7 @@ GAUGES = {
         covariance="diagonal",
         exponential="taylor",
         temperature="shared",
-        start="published",
+        init="published",
         self_attention=False,
         rates="published",
     ),

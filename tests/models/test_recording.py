@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.models.shapes import ALL, SHAPES, TOKENS, start
-from unbraid.errors import Refusal
+from unbraid.errors import UserError
 from unbraid.models import Transformer
 from unbraid.models.layers import linear
 
@@ -57,7 +57,7 @@ def test_patterns_are_shares_over_what_may_be_seen():
 def test_only_what_is_named_is_kept_and_a_wrong_name_is_refused():
     models = start(SHAPES["causal"])
     assert set(models.forward(TOKENS, ["blocks.1.hook_mlp_out"]).recorded) == {"blocks.1.hook_mlp_out"}
-    with pytest.raises(Refusal, match=r"no 'blocks.2.attn.hook_z' to record; did you mean 'blocks.\d.attn.hook_z'"):
+    with pytest.raises(UserError, match=r"no 'blocks.2.attn.hook_z' to record; did you mean 'blocks.\d.attn.hook_z'"):
         models.forward(TOKENS, ["blocks.2.attn.hook_z"])
 
 
@@ -66,7 +66,7 @@ def test_a_silenced_head_reads_nothing_and_the_others_as_before(recorded):
     models = start(SHAPES["causal"])
     names = ["blocks.1.attn.hook_z", "blocks.1.hook_attn_out", "blocks.1.attn.hook_result", *recorded]
     whole = models.forward(TOKENS, names).recorded
-    less = models.forward(TOKENS, names, silence={(1, 0)}).recorded
+    less = models.forward(TOKENS, names, ablate_heads={(1, 0)}).recorded
     assert (less["blocks.1.attn.hook_z"][:, :, 0] == 0).all()
     torch.testing.assert_close(less["blocks.1.attn.hook_z"][:, :, 1], whole["blocks.1.attn.hook_z"][:, :, 1])
     only = whole["blocks.1.attn.hook_result"][:, :, 1]

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unbraid.config import to_toml
-from unbraid.files import json_bytes, write_arrays, write_bytes, write_json
-from unbraid.reports.canvas import Plate
-from unbraid.reports.figures import draw
-from unbraid.reports.findings import Findings
+from tests.reports.run_files import ENVIRONMENT, start_run
+from unbraid.reports.canvas import Section
 from unbraid.reports.page import write_report
-from unbraid.runs import Run
+from unbraid.reports.run_results import RunResults
+from unbraid.reports.sections import draw
+from unbraid.storage.files import json_bytes, write_arrays, write_bytes, write_json
+from unbraid.storage.runs import Run
 
 METRICS = {
     "mmcs": (0.8123, 0.189, 1.0),
@@ -55,13 +55,10 @@ class Recipe:
 
 
 def write_run(parent: Path, recipe: Recipe) -> Run:
-    run = Run(parent / recipe.name)
-    write_json(run.path / "run.json", {"format": 1, "name": recipe.name, "began": "2026-01-02T03:04:05+00:00"})
-    write_bytes(run.path / "config.toml", to_toml(config(recipe)).encode())
-    packages = {"unbraid": "0.1.0", "numpy": "2.4.6"}
-    environment = {"python": "3.11.7", "machine": "Linux", "packages": packages, "threads": 2, "commit": None}
-    write_json(run.path / "environment.json", environment)
-    run.set_status(recipe.state, recipe.sentence, 71.6)
+    environment = {**ENVIRONMENT, "packages": {"unbraid": "0.1.0", "numpy": "2.4.6"}}
+    run = start_run(
+        parent / recipe.name, "dictionaries", "mmcs", config(recipe), recipe.state, recipe.sentence, environment
+    )
     if recipe.state == "finished":
         write_json(run.path / "scores.json", scores(recipe))
         for stack, _ in enumerate(recipe.world_seeds):
@@ -76,12 +73,12 @@ def config(recipe: Recipe) -> dict[str, Any]:
         "world": {
             "kind": "superposition",
             "dimensions": 8,
-            "features": recipe.true,
+            "n_features": recipe.true,
             "active": 2.0,
             "decay": 0.9,
             "noise": 0.0,
         },
-        "dictionary": {"features": recipe.learned, "activation": {"kind": "relu"}},
+        "dictionary": {"d_sae": recipe.learned, "activation": {"kind": "relu"}},
         "training": {"steps": recipe.steps[-1], "batch": 64, "learning_rate": 0.01},
         "mechanisms": {"sparsity": {"weight": 0.1, "form": "per_sample"}},
         "sweep": {
@@ -146,7 +143,7 @@ def write_stack(run: Run, stack: int, recipe: Recipe) -> None:
         {
             "step": step,
             "rate": 1.0,
-            "terms": {"fidelity": [1 / step] * members, "sparsity": [0.1 + 0.01 * m for m in range(members)]},
+            "terms": {"reconstruction": [1 / step] * members, "sparsity": [0.1 + 0.01 * m for m in range(members)]},
             "l0": [8.0 + m for m in range(members)],
             "mmcs": [min(1.0, 0.2 + step / 100)] * members,
         }
@@ -187,12 +184,12 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
 
 
 @pytest.fixture(scope="module")
-def plates(findings: Findings) -> list[Plate]:
-    """All there are of a module's findings, drawn once for all its tests that only look at them."""
-    return draw(findings)
+def sections(results: RunResults) -> list[Section]:
+    """All there are of a module's results, drawn once for all its tests that only look at them."""
+    return draw(results)
 
 
 @pytest.fixture(scope="module")
-def plate(plates: list[Plate]) -> Callable[[str], Plate]:
+def section(sections: list[Section]) -> Callable[[str], Section]:
     """The one of this heading."""
-    return {one.heading: one for one in plates}.__getitem__
+    return {one.heading: one for one in sections}.__getitem__

@@ -2,13 +2,13 @@
 
 import pytest
 
-from unbraid.config import Record
-from unbraid.constraints import CONSTRAINTS
-from unbraid.mechanisms import MECHANISMS
+from unbraid.config import Config
+from unbraid.dictionaries.mechanisms import MECHANISMS
+from unbraid.models.constraints import CONSTRAINTS
+from unbraid.reports.dictionary_sentences import what_was_run
 from unbraid.reports.forms import UNWRITTEN, with_form
-from unbraid.reports.sentences import what_was_run
 
-REGISTRIES: dict[str, dict[str, type[Record]]] = {"constraints": {**CONSTRAINTS}, "mechanisms": {**MECHANISMS}}
+REGISTRIES: dict[str, dict[str, type[Config]]] = {"constraints": {**CONSTRAINTS}, "mechanisms": {**MECHANISMS}}
 
 
 @pytest.mark.parametrize("group", REGISTRIES)
@@ -27,6 +27,6 @@ def test_a_written_form_stays_and_what_has_none_gets_none():
 
 def test_mechanisms_are_said_with_their_form():
     cases = {"one": {"mechanisms": {"sparsity": {"weight": 0.1}, "adaptive_tau": {}, "matryoshka": {}}}}
-    config = {"world": {"kind": "superposition"}, "dictionary": {"features": 8}, "cases": cases}
+    config = {"world": {"kind": "superposition"}, "dictionary": {"d_sae": 8}, "cases": cases}
     said = " ".join(what_was_run(config))
     assert "sparsity (weight 0.1, form per_sample); adaptive_tau (form corrected); matryoshka." in said

@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unbraid.config import to_toml
-from unbraid.files import write_arrays, write_bytes, write_json
-from unbraid.reports.findings import Findings, read_findings
+from tests.reports.run_files import start_run
 from unbraid.reports.grids import families, grids, ratio
 from unbraid.reports.matrix_figures import MATRICES, matrices
 from unbraid.reports.page import write_report
-from unbraid.reports.published import published
+from unbraid.reports.published_grid import published
+from unbraid.reports.run_results import RunResults, read_results
 from unbraid.reports.tables import print_run
 from unbraid.reports.timeline_figures import Life, timelines
 from unbraid.reports.tracking_figures import dead_entries, fates
-from unbraid.runs import Run
+from unbraid.storage.files import write_arrays, write_bytes, write_json
+from unbraid.storage.runs import Run
 
 SIZES, WEIGHTS = [128, 512, 2048, 8192], [0.01, 0.1, 0.1778279410038923, 0.3, 0.4]
 FIRING = [{"kind": "independent", "form": "published"}, {"kind": "correlated", "form": "published"}]
@@ -29,19 +29,19 @@ CONFIG: dict[str, Any] = {
     "world": {
         "kind": "superposition",
         "dimensions": 256,
-        "features": 512,
+        "n_features": 512,
         "decay": 0.99,
         "active": 5.0,
         "strength": "product",
         "noise": 0.0,
         "firing": FIRING[0],
     },
-    "dictionary": {"features": 128, "activation": {"kind": "relu"}, "start": "published"},
-    "training": {"steps": 100, "batch": 64, "learning_rate": 1e-3, "fidelity": "mean_square"},
+    "dictionary": {"d_sae": 128, "activation": {"kind": "relu"}, "init": "published"},
+    "training": {"steps": 100, "batch": 64, "learning_rate": 1e-3, "reconstruction_loss": "mean_square"},
     "mechanisms": {"sparsity": {"weight": 0.01, "form": "published"}},
     "sweep": {
         "world.firing": FIRING,
-        "dictionary.features": SIZES,
+        "dictionary.d_sae": SIZES,
         "mechanisms.sparsity.weight": WEIGHTS,
         "seed": [0],
     },
@@ -50,16 +50,11 @@ CONFIG: dict[str, Any] = {
 
 def write_grid(path: Path, tracked: bool = True, **world: Any) -> Run:
     """A stack a firing and size, whose members are the weights."""
-    run = Run(path)
-    write_json(path / "run.json", {"format": 1, "name": path.name, "began": "2026-01-02T03:04:05+00:00"})
-    write_bytes(path / "config.toml", to_toml({**CONFIG, "world": {**CONFIG["world"], **world}}).encode())
-    environment = {"python": "3", "machine": "Linux", "packages": {}, "threads": 2, "commit": None}
-    write_json(path / "environment.json", environment)
-    run.set_status("finished", "", 60.0)
+    run = start_run(path, "dictionaries", "mmcs", {**CONFIG, "world": {**CONFIG["world"], **world}})
     settings = []
     stacks = list(itertools.product(FIRING, SIZES))
     for (stack, (firing, size)), (place, weight) in itertools.product(enumerate(stacks), enumerate(WEIGHTS)):
-        swept = {"world.firing": firing, "dictionary.features": size, "mechanisms.sparsity.weight": weight}
+        swept = {"world.firing": firing, "dictionary.d_sae": size, "mechanisms.sparsity.weight": weight}
         label = f"firing {firing['kind']} published, features {size}, weight {weight:g}"
         members = [{"stack": stack, "member": place, "seed": 0, "replicate": "0/0"}]
         settings.append({"label": label, "setting": swept, "members": members, "metrics": metrics(size, weight)})
@@ -86,7 +81,9 @@ def metrics(size: int, weight: float) -> dict[str, Any]:
 
 def write_stack(folder: Path, size: int, tracked: bool) -> None:
     members, rng = len(WEIGHTS), np.random.default_rng(size)
-    line = b'{"step": 100, "terms": {"fidelity": [1, 1, 1, 1, 1]}, "l0": [1, 1, 1, 1, 1], "mmcs": [1, 1, 1, 1, 1]}\n'
+    line = (
+        b'{"step": 100, "terms": {"reconstruction": [1, 1, 1, 1, 1]}, "l0": [1, 1, 1, 1, 1], "mmcs": [1, 1, 1, 1, 1]}\n'
+    )
     write_bytes(folder / "log.jsonl", line)
     tables = {
         "best_cosine": rng.uniform(0.2, 1, (members, PLANTED)),
@@ -117,12 +114,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.fixture(scope="module")
-def findings(run: Run) -> Findings:
-    return read_findings(run)
+def results(run: Run) -> RunResults:
+    return read_results(run)
 
 
-def test_each_world_is_a_grid_and_every_setting_is_in_its_cell(findings: Findings):
-    first, second = grids(findings)
+def test_each_world_is_a_grid_and_every_setting_is_in_its_cell(results: RunResults):
+    first, second = grids(results)
     assert (first.name, second.name) == ("firing independent published", "firing correlated published")
     assert (first.rows, first.columns, first.planted) == (SIZES, WEIGHTS, PLANTED)
     assert len(first.cells) == len(second.cells) == len(SIZES) * len(WEIGHTS)
@@ -131,28 +128,28 @@ def test_each_world_is_a_grid_and_every_setting_is_in_its_cell(findings: Finding
 
 
 def test_a_run_that_swept_no_sizes_has_no_grid(make_run):
-    findings = read_findings(make_run())
-    assert grids(findings) == []
-    assert not matrices(findings).pictures
-    assert [label for label, _ in families(findings)[0].settings] == ["weight 0.05", "weight 0.15"]
+    results = read_results(make_run())
+    assert grids(results) == []
+    assert not matrices(results).figures
+    assert [label for label, _ in families(results)[0].settings] == ["weight 0.05", "weight 0.15"]
 
 
-def test_families_are_the_last_column_a_line_a_size(findings: Findings):
-    family = families(findings)[1]
+def test_families_are_the_last_column_a_line_a_size(results: RunResults):
+    family = families(results)[1]
     assert family.name == "firing correlated published, sparsity 0.4"
     assert [label for label, _ in family.settings] == ["128 (× 0.25)", "512 (× 1)", "2,048 (× 4)", "8,192 (× 16)"]
     assert ratio(256, 512) == "256 (× 0.5)"
 
 
-def test_the_source_is_matched_to_the_generator_not_to_its_label(findings: Findings):
+def test_the_source_is_matched_to_the_generator_not_to_its_label(results: RunResults):
     """Published figures: the panel the source labels "correlated" is that of the independent generator."""
-    independent, correlated = grids(findings)
-    ours = published(findings, independent.first(), independent.across)
+    independent, correlated = grids(results)
+    ours = published(results, independent.first(), independent.across)
     assert ours is not None
     assert ours.label == "correlated"
     assert ours.value("mmcs", 512, 0.1778) == 0.966
     assert ours.value("reconstruction_error", 128, 0.01) == 7e-5
-    theirs = published(findings, correlated.first(), correlated.across)
+    theirs = published(results, correlated.first(), correlated.across)
     assert theirs is not None
     assert theirs.label == "uncorrelated"
     assert theirs.value("mmcs", 512, 0.1) == 0.989
@@ -164,20 +161,20 @@ def test_the_source_is_matched_to_the_generator_not_to_its_label(findings: Findi
 @pytest.mark.parametrize("change", [{"dimensions": 128}, {"strength": "uniform"}, {"noise": 0.1}])
 def test_another_world_has_nothing_beside_it(change: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("unbraid.reports.matrix_figures.png", lambda figure: b"")
-    findings = read_findings(write_grid(tmp_path / "other", tracked=False, **change))
-    grid = grids(findings)[0]
-    assert published(findings, grid.first(), grid.across) is None
-    assert "In brackets: the value" not in matrices(findings).caption
+    results = read_results(write_grid(tmp_path / "other", tracked=False, **change))
+    grid = grids(results)[0]
+    assert published(results, grid.first(), grid.across) is None
+    assert "In brackets: the value" not in matrices(results).caption
 
 
-def test_four_matrices_a_world_tell_every_cell(findings: Findings):
-    plate = matrices(findings)
-    assert len(plate.pictures) == 8
-    assert "firing independent published is the panel it labels “correlated”" in plate.caption
-    told = {picture.name: picture.alt for picture in plate.pictures}
-    assert "512 entries .510, .600, .678, .800, .900" in told["matrix-mmcs-1"]
-    assert "8192 entries –, –, –, –, –" in told["matrix-mmcs-larger-2"]
-    assert "8192 entries 1,024, 1,024" in told["matrix-dead-1"]
+def test_four_matrices_a_world_tell_every_cell(results: RunResults):
+    section = matrices(results)
+    assert len(section.figures) == 8
+    assert "firing independent published is the panel it labels “correlated”" in section.caption
+    described = {figure.name: figure.alt for figure in section.figures}
+    assert "512 entries .510, .600, .678, .800, .900" in described["matrix-mmcs-1"]
+    assert "8192 entries –, –, –, –, –" in described["matrix-mmcs-larger-2"]
+    assert "8192 entries 1,024, 1,024" in described["matrix-dead-1"]
 
 
 def test_numbers_in_cells_are_short_and_true():
@@ -187,19 +184,19 @@ def test_numbers_in_cells_are_short_and_true():
     assert [dead.text(value) for value in (0.0, 12345.0)] == ["0", "12,345"]
 
 
-def test_tracking_is_drawn_a_line_a_size(findings: Findings):
-    plate = dead_entries(findings)
-    assert len(plate.pictures) == 4
-    assert "128 (× 0.25) 128; 512 (× 1) 512" in plate.pictures[0].alt
-    drawn = fates(findings)
-    assert len(drawn.pictures) == 2 * 6
-    assert "512 (× 1) 77, 77" in drawn.pictures[5].alt
-    assert len(timelines(findings).pictures) == 6
+def test_tracking_is_drawn_a_line_a_size(results: RunResults):
+    section = dead_entries(results)
+    assert len(section.figures) == 4
+    assert "128 (× 0.25) 128; 512 (× 1) 512" in section.figures[0].alt
+    drawn = fates(results)
+    assert len(drawn.figures) == 2 * 6
+    assert "512 (× 1) 77, 77" in drawn.figures[5].alt
+    assert len(timelines(results).figures) == 6
 
 
 def test_untracked_runs_have_no_plates_of_tracking(make_run):
-    findings = read_findings(make_run())
-    assert not any(draw(findings).pictures for draw in (dead_entries, fates, timelines))
+    results = read_results(make_run())
+    assert not any(draw(results).figures for draw in (dead_entries, fates, timelines))
 
 
 def test_a_life_is_born_moves_and_is_lost():
@@ -225,4 +222,4 @@ def test_a_terminal_is_not_flooded_by_very_many_settings(run: Run, capsys: pytes
     print_run(run)
     printed = capsys.readouterr().out
     assert len(printed.splitlines()) < 80
-    assert "the 5 of the highest MMCS; all 40 are in" in " ".join(printed.split())
+    assert "The 5 settings of the highest MMCS; all 40 are in" in " ".join(printed.split())

@@ -1,16 +1,16 @@
 """What is said of language models is what they are."""
 
-from unbraid.models.gauge.settings import Gauge
-from unbraid.models.settings import Transformer
+from unbraid.models.config import Transformer
+from unbraid.models.gauge.config import Gauge
+from unbraid.reports.language_model_sentences import what_was_run
 from unbraid.reports.language_models import UNWRITTEN
-from unbraid.reports.sentences import what_was_run
 
 TEXT = {"world": {"kind": "text", "text": "primer", "units": "characters", "context": 8}, "sweep": {"seed": [0, 1]}}
 
 
 def test_what_is_unwritten_is_the_default_of_the_models():
     for kind, model in (("gauge", Gauge()), ("transformer", Transformer())):
-        tree = model.tree()
+        tree = model.to_dict()
         assert UNWRITTEN[kind] == {name: tree.get(name) for name in UNWRITTEN[kind]}
 
 
@@ -29,7 +29,7 @@ def test_a_mixed_run_says_of_each_kind_what_it_is():
     assert "Plain transformers (2 of 4 settings): 3 or 4 heads (softmax), d_model 12 or 64, d_ff 24 or 256" in said
 
 
-def test_what_was_swept_of_gauge_models_is_told():
+def test_what_was_swept_of_gauge_models_is_described():
     sweep = {"model.priors": ["gauge_fixed", "free"], "model.alignment": [1.0, 0.0], "seed": [0]}
     model = {"kind": "gauge", "self_attention": False, "free_energy": {"sign": "published"}}
     said = " ".join(what_was_run({**TEXT, "model": model, "sweep": sweep}))

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from unbraid.errors import Refusal
-from unbraid.files import write_json
+from unbraid.errors import UserError
 from unbraid.reports.page import write_report
+from unbraid.storage.files import write_json
 
 VOID = {"meta", "img", "br", "hr", "input"}
 
@@ -59,8 +59,8 @@ def test_the_page_is_whole_and_asks_nothing_of_the_network(drawn):
     page = drawn[1].read_text()
     outline = Outline(page)
     assert not {"script", "link", "iframe", "object", "embed", "base"} & {tag for tag, _ in outline.tags}
-    without_pictures = re.sub(r'"data:image/png;base64,[^"]*"', '""', page)
-    assert not re.search(r"https?:|//[a-z]|@import|url\(", without_pictures)
+    without_figures = re.sub(r'"data:image/png;base64,[^"]*"', '""', page)
+    assert not re.search(r"https?:|//[a-z]|@import|url\(", without_figures)
     images = outline.attributes("img")
     assert len(images) == 13
     for image in images:
@@ -75,7 +75,15 @@ def test_figures_are_kept_in_the_run_and_equal_those_in_the_page(drawn):
     inside = {base64.b64decode((image["src"] or "").partition(",")[2]) for image in images}
     kept = {path.read_bytes() for path in (run.path / "figures").glob("*.png")}
     assert kept == inside
-    expected = {"score-mmcs", "loss-fidelity", "loss-sparsity", "curve-l0", "curve-mmcs", "recovery-1", "cosines-2"}
+    expected = {
+        "score-mmcs",
+        "loss-reconstruction",
+        "loss-sparsity",
+        "curve-l0",
+        "curve-mmcs",
+        "recovery-1",
+        "cosines-2",
+    }
     assert expected | {"firing-rates"} <= {path.stem for path in (run.path / "figures").iterdir()}
 
 
@@ -96,9 +104,8 @@ def test_numbers_chance_ceiling_and_interval_are_those_of_the_scores(drawn):
 
 def test_headline_names_the_best_setting_with_interval_chance_and_ceiling(drawn):
     text = Outline(drawn[1].read_text()).text
-    assert "Best of 2 settings: weight 0.05 recovers MMCS 0.820 [0.812, 0.829]" in text
-    assert ", where chance is 0.189 and the ceiling 1.000." in text
-    assert "Against it weight 0.15 is lower: −0.024 [−0.030, −0.020] over 3 pairs." in text
+    assert "Best of 2 settings, weight 0.05: MMCS 0.820 [0.812, 0.829] (chance 0.189; ceiling 1.000)." in text
+    assert "weight 0.15 minus weight 0.05: −0.024 [−0.030, −0.020] over 3 pairs (lower)." in text
 
 
 def test_differences_show_pairs_and_verdict_and_never_a_bound_of_0_that_is_not(drawn):
@@ -136,7 +143,7 @@ def test_what_is_missing_is_a_dash(undrawn, make_run, tmp_path):
     outline = read(run, tmp_path)
     assert ["weight 0.05", "–", "–", "0.189", "1.000"] in outline.rows
     assert ["MMCS", "–", "–", "3", "○ undecided"] in outline.rows
-    assert "No setting has an MMCS" in outline.text
+    assert "No setting has a value of MMCS" in outline.text
 
 
 def test_many_settings_are_all_in_the_table_and_few_scores_are_unfolded(undrawn, make_run, tmp_path):
@@ -145,7 +152,7 @@ def test_many_settings_are_all_in_the_table_and_few_scores_are_unfolded(undrawn,
     assert {f"weight {weight:g}" for weight in weights} <= {row[0] for row in outline.rows}
     assert "More: MCC, Recovered" in outline.text
     assert "Of 33 about 2 would be called by luck alone." in outline.text
-    assert "picked by this very score" in outline.text
+    assert "chosen by the same score" in outline.text
 
 
 def test_several_runs_share_an_overview(undrawn, make_run, tmp_path):
@@ -157,7 +164,7 @@ def test_several_runs_share_an_overview(undrawn, make_run, tmp_path):
     assert "other: Another" in outline.text
 
 
-def test_what_was_run_and_where_are_told(drawn):
+def test_what_was_run_and_where_are_described(drawn):
     text = Outline(drawn[1].read_text()).text
     assert "6 dictionaries (2 settings × 3 replicates) of 12 features (relu), trained for 40 steps" in text
     assert "[mechanisms.sparsity]" in text
@@ -168,7 +175,7 @@ def test_what_was_run_and_where_are_told(drawn):
 @pytest.mark.parametrize("state", ["killed", "stopped", "failed"])
 def test_an_unfinished_run_is_refused_and_nothing_is_written(make_run, tmp_path, state):
     run = make_run(state={"killed": "running"}.get(state, state))
-    with pytest.raises(Refusal, match=rf"is {state}; accepted: a finished run.*unbraid resume"):
+    with pytest.raises(UserError, match=rf"is {state}; accepted: a finished run.*unbraid resume"):
         write_report([run], tmp_path / "page.html")
     assert not (tmp_path / "page.html").exists()
     assert not (run.path / "figures").exists()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from unbraid.files import write_bytes
 from unbraid.reports.tables import print_run, print_runs, run_as_json
+from unbraid.storage.files import write_bytes
 
 KEYS = ["name", "path", "state", "config", "environment", "settings", "differences", "figures"]
 DOCUMENT = Path(__file__).parents[2] / "docs" / "show-json.md"
@@ -23,6 +23,8 @@ def width(request, monkeypatch) -> int:
 def test_list_has_a_line_for_every_run_however_damaged(make_run, width, capsys):
     whole, stopped = make_run(), make_run(name="half", state="stopped")
     torn, lost = make_run(name="torn"), make_run(name="lost")
+    for run in (whole, torn, lost):
+        run.finish(71.6)
     (torn.path / "status.json").write_text("{")
     (lost.path / "scores.json").write_text('{"settings": 3}')
     print_runs([whole, stopped, torn, lost], Path("runs"))

@@ -2,10 +2,9 @@
 
 import pytest
 
-from unbraid.reports.findings import Score, Setting
-from unbraid.reports.head_words import which
-from unbraid.reports.metric_words import METRICS
-from unbraid.reports.words import estimate, in_order, interval, number, seconds, wording, wording_of
+from unbraid.metrics.catalog import METRICS, parts
+from unbraid.reports.run_results import Score, Setting
+from unbraid.reports.words import describe_metric, describe_metric_of, estimate, in_order, interval, number, seconds
 
 
 @pytest.mark.parametrize(
@@ -43,9 +42,9 @@ def test_an_interval_that_is_not_there():
     assert estimate("mmcs", Score(0.5, (0.4, 0.6), None, None, [0.4, 0.6])) == "0.500 [0.400, 0.600]"
 
 
-def test_an_unknown_metric_comes_after_those_with_words():
+def test_an_unknown_metric_comes_after_those_of_the_catalog():
     assert in_order(["novel", "f1", "mmcs"]) == ["mmcs", "f1", "novel"]
-    assert all(words.meaning and words.better for words in METRICS.values())
+    assert all(record.sentence and record.direction for record in METRICS.values())
 
 
 def test_durations():
@@ -60,29 +59,29 @@ def having(ceiling: float | None) -> Setting:
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_a_ceiling_and_a_truth_are_spoken_of_only_where_there_is_one(metric):
-    found = wording_of(metric, [having(None)])
-    for said in (found.meaning, found.better):
-        assert "ceiling" not in said
-        assert "truth has" not in said
-        assert "truly fires" not in said
-    assert wording_of(metric, [having(None), having(0.5)]) == METRICS[metric]
-    assert (found.heading, found.digits) == (METRICS[metric].heading, METRICS[metric].digits)
+    found = describe_metric_of(metric, [having(None)])
+    for text in (found.sentence, found.direction):
+        assert "ceiling" not in text
+        assert "truth has" not in text
+        assert "truly fires" not in text
+    assert describe_metric_of(metric, [having(None), having(0.5)]) == METRICS[metric]
+    assert (found.label, found.format) == (METRICS[metric].label, METRICS[metric].format)
 
 
 def test_which_way_is_better_with_a_ceiling_and_without():
-    assert wording_of("correlation", [having(0.5)]).better == "lower is better, down to the ceiling"
-    assert wording_of("correlation", [having(None)]).better == "lower is better"
-    assert wording_of("training_l0", [having(3.0)]).better == "nearest what truly fires is best"
-    assert wording_of("training_l0", []).better == "lower is sparser"
+    assert describe_metric_of("correlation", [having(0.5)]).direction == "lower is better, down to the ceiling"
+    assert describe_metric_of("correlation", [having(None)]).direction == "lower is better"
+    assert describe_metric_of("training_l0", [having(3.0)]).direction == "nearest what truly fires is best"
+    assert describe_metric_of("training_l0", []).direction == "lower is sparser"
 
 
-def test_scores_by_kind_of_head_have_words_and_stand_after_that_of_all():
-    assert wording("sharpness_l12").heading == "Sharpness of ℓ12 heads"
-    assert wording("row_std_softmax").heading == "row_std of softmax heads"
-    assert "uniform attention" in wording("row_std_l0").meaning
+def test_scores_by_kind_of_head_have_labels_and_stand_after_that_of_all():
+    assert describe_metric("sharpness_l12").label == "Sharpness of ℓ12 heads"
+    assert describe_metric("row_std_softmax").label == "row_std of softmax heads"
+    assert "uniform attention" in describe_metric("row_std_l0").sentence
     assert number("row_std_l0", 0.018712) == "0.0187"
-    assert which("row_std") == ("row_std", "")
-    assert wording("sharpnesses").heading == "sharpnesses"
+    assert parts("row_std") == ("row_std", "")
+    assert describe_metric("sharpnesses").label == "sharpnesses"
     scores = ["seconds", "sharpness_l0", "sharpness_l1", "novel", "row_std_l0", "sharpness", "perplexity", "row_std"]
     assert in_order(scores) == [
         *("perplexity", "row_std", "row_std_l0", "sharpness", "sharpness_l0", "sharpness_l1"),

@@ -1,7 +1,10 @@
 """The ledger end to end: a tiny study is run, reused, resumed after a stop; the page and the JSON say the same."""
 
+import hashlib
 import json
+import math
 import os
+import random
 import shutil
 import signal
 from collections.abc import Iterator
@@ -10,36 +13,37 @@ from pathlib import Path
 import pytest
 
 from unbraid import cli
-from unbraid.files import read_json
+from unbraid.errors import UserError
 from unbraid.progress import Silent
-from unbraid.reports.canvas import Picture, Plate
-from unbraid.runs import Run, all_runs
+from unbraid.reports.canvas import Figure, Section
+from unbraid.reports.ledger_table import ledger_table
+from unbraid.storage.files import read_json
+from unbraid.storage.runs import Run, all_runs
 from unbraid.studies import ledger
 from unbraid.studies.claims import Claim, Part
-from unbraid.studies.kept import read_kept, with_kept
 from unbraid.studies.measures import Difference, Level
 from unbraid.studies.plans import fingerprint
-from unbraid.studies.rules import Above, Within
+from unbraid.studies.verdicts import Above, Within
 
 TINY = """
 title = "A tiny study"
 [world]
 dimensions = 8
-features = 12
+n_features = 12
 active = 2.0
 [dictionary]
-features = 12
+d_sae = 12
 [training]
 steps = 60
 batch = 64
 learning_rate = 1e-2
 [mechanisms.sparsity]
 weight = 0.1
-[scoring]
+[evaluation]
 samples = 256
-[saving]
+[checkpoints]
 log_every = 10
-checkpoint_every = 20
+every = 20
 [sweep]
 "mechanisms.sparsity.weight" = [0.01, 30.0]
 seed = [0, 1, 2, 3, 4]
@@ -56,13 +60,13 @@ def two_claims(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Claim]:
     study = tmp_path_factory.mktemp("study") / "tiny.toml"
     study.write_text(TINY)
     fires = Part(
-        what="L0, weak minus strong", statistic=Difference(metric="l0", of=WEAK, minus=STRONG), rule=Above(margin=0.5)
+        what="L0, weak minus strong", measure=Difference(metric="l0", of=WEAK, minus=STRONG), rule=Above(margin=0.5)
     )
-    chance = Part(what="MMCS beyond chance", statistic=Level(metric="mmcs", of=STRONG), rule=Within(margin=1e-6))
+    chance = Part(what="MMCS beyond chance", measure=Level(metric="mmcs", of=STRONG), rule=Within(margin=1e-6))
     made = [
-        Claim(id="000-sparser", seed="000", statement="L1 <b>silences</b>.", published="none & so", study=str(study),
+        Claim(id="tiny/sparser", statement="L1 <b>silences</b>.", published="none & so", study=str(study),
               parts=(fires,), figures=("score-mmcs",)),
-        Claim(id="000-nothing", seed="000", statement="It recovers nothing.", published="0.2", study=str(study),
+        Claim(id="tiny/nothing", statement="It recovers nothing.", published="0.2", study=str(study),
               parts=(fires, chance), figures=("score-mmcs",)),
     ]  # fmt: skip
     return {claim.id: claim for claim in made}
@@ -75,10 +79,10 @@ def claims(two_claims: dict[str, Claim], monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.fixture(autouse=True, scope="module")
 def quickly_drawn() -> Iterator[None]:
-    """Reports with one picture, which is not a picture."""
-    plate = Plate("Scores", "A caption", [Picture("score-mmcs", b"dots", "dots")])
+    """Reports with one figure, which is not a figure."""
+    section = Section("Scores", "A caption", [Figure("score-mmcs", b"dots", "dots")])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("unbraid.reports.page.draw", lambda findings: [plate])
+        patch.setattr("unbraid.reports.page.draw", lambda results: [section])
         yield
 
 
@@ -118,11 +122,11 @@ def test_claims_share_a_run_and_reuse_it(claims: None, runs: Path, capsys: pytes
     assert code == 0, err
     assert "study 1 of 1" in err
     [run] = all_runs(runs)
-    found = entries(out)
-    assert [entry["verdict"] for entry in found.values()] == ["holds", "fails"]
-    scores = {card["label"]: card["metrics"]["l0"] for card in run.scores()["settings"]}
+    verdicts = entries(out)
+    assert [entry["verdict"] for entry in verdicts.values()] == ["holds", "fails"]
+    scores = {setting["label"]: setting["metrics"]["l0"] for setting in run.scores()["settings"]}
     expected = scores["weight 0.01"]["value"] - scores["weight 30"]["value"]
-    assert found["000-sparser"]["parts"][0]["value"] == pytest.approx(expected)
+    assert verdicts["tiny/sparser"]["parts"][0]["value"] == pytest.approx(expected)
     written = (run.path / "scores.json").stat().st_mtime_ns
     code, again, err = unbraid(capsys, "claims", "--json", "--runs", runs)
     assert (code, again) == (0, out)
@@ -132,7 +136,7 @@ def test_claims_share_a_run_and_reuse_it(claims: None, runs: Path, capsys: pytes
 
 def test_another_scale_is_another_run(claims: None, trained: Path, runs: Path, capsys: pytest.CaptureFixture[str]):
     for scale in ("small", "standard"):
-        code, _, err = unbraid(capsys, "claims", "000-sparser", "-q", "--scale", scale, "--runs", runs)
+        code, _, err = unbraid(capsys, "claims", "tiny/sparser", "-q", "--scale", scale, "--runs", runs)
         assert code == 0, err
     names = sorted(run.name for run in all_runs(runs))
     assert [name.rpartition("-")[0] for name in names] == ["claims-tiny-small", "claims-tiny-standard"]
@@ -142,19 +146,19 @@ def test_another_scale_is_another_run(claims: None, trained: Path, runs: Path, c
 def test_a_stopped_study_goes_on(
     claims: None, runs: Path, finished: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    def interrupt(watcher: Silent, stack: int, line: dict) -> None:
+    def interrupt(progress: Silent, index: int, line: dict) -> None:
         if line["step"] == 30:
             os.kill(os.getpid(), signal.SIGINT)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Silent, "show", interrupt)
-        code, _, err = unbraid(capsys, "claims", "000-sparser", "-q", "--runs", runs)
+        patch.setattr(Silent, "log", interrupt)
+        code, _, err = unbraid(capsys, "claims", "tiny/sparser", "-q", "--runs", runs)
     assert code == 130
-    assert f"go on with: unbraid claims 000-sparser --scale small --runs {runs}" in err
+    assert f"go on with: unbraid claims tiny/sparser --scale small --runs {runs}" in err
     [run] = all_runs(runs)
     assert run.status()["state"] == "stopped"
     assert not (run.stack(0) / "scores.json").is_file()
-    assert unbraid(capsys, "claims", "000-sparser", "-q", "--runs", runs)[0] == 0
+    assert unbraid(capsys, "claims", "tiny/sparser", "-q", "--runs", runs)[0] == 0
     assert run.scores() == Run(finished / run.name).scores()
 
 
@@ -181,8 +185,8 @@ def test_the_page_has_every_claim_and_needs_nothing_else(
 def test_a_figure_that_was_not_drawn_is_said_to_be_missing(
     claims: None, trained: Path, runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    changed = ledger.CLAIMS["000-nothing"].model_copy(update={"figures": ("score-mmcs", "score-none")})
-    monkeypatch.setitem(ledger.CLAIMS, "000-nothing", changed)
+    changed = ledger.CLAIMS["tiny/nothing"].model_copy(update={"figures": ("score-mmcs", "score-none")})
+    monkeypatch.setitem(ledger.CLAIMS, "tiny/nothing", changed)
     unbraid(capsys, "claims", "-q", "--runs", runs)
     text = (runs / "claims-small.html").read_text()
     assert "Figure score-none was not drawn." in text
@@ -192,9 +196,9 @@ def test_a_figure_that_was_not_drawn_is_said_to_be_missing(
 def test_a_claim_not_yet_run_is_said_to_be_so(
     claims: None, trained: Path, runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    changed = ledger.CLAIMS["000-nothing"].model_copy(update={"overrides": {"small": ("training.steps=33",)}})
-    monkeypatch.setitem(ledger.CLAIMS, "000-nothing", changed)
-    unbraid(capsys, "claims", "000-sparser", "-q", "--runs", runs)
+    changed = ledger.CLAIMS["tiny/nothing"].model_copy(update={"overrides": {"small": ("training.steps=33",)}})
+    monkeypatch.setitem(ledger.CLAIMS, "tiny/nothing", changed)
+    unbraid(capsys, "claims", "tiny/sparser", "-q", "--runs", runs)
     assert "– not run" in (runs / "claims-small.html").read_text()
     assert len(all_runs(runs)) == 1
 
@@ -206,12 +210,12 @@ def absent(claims: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cla
     study = tmp_path / "model.toml"
     study.write_text(
         TINY.replace(
-            "[world]\ndimensions = 8\nfeatures = 12\nactive = 2.0\n",
+            "[world]\ndimensions = 8\nn_features = 12\nactive = 2.0\n",
             '[world]\nkind = "activations"\n'
             '[world.capture]\nmodel = "real-data/none"\ntext = "real-data/none.txt"\nsite = "model.layers.1"\n',
         )
     )
-    made = ledger.CLAIMS["000-sparser"].model_copy(update={"id": "000-model", "study": str(study)})
+    made = ledger.CLAIMS["tiny/sparser"].model_copy(update={"id": "tiny/model", "study": str(study)})
     monkeypatch.setattr(ledger, "CLAIMS", {made.id: made, **ledger.CLAIMS})
     return made
 
@@ -221,11 +225,11 @@ def test_a_study_whose_model_is_not_here_is_not_run_and_says_how_to_get_it(
 ):
     code, out, err = unbraid(capsys, "claims", "--json", "--runs", runs)
     assert code == 0, err
-    found = entries(out)
-    assert [entry["verdict"] for entry in found.values()] == ["not run", "holds", "fails"]
-    assert found["000-model"]["why"].endswith("; `make real-data` makes it")
-    assert found["000-model"]["title"] == "A tiny study"
-    assert found["000-sparser"]["why"] == ""
+    verdicts = entries(out)
+    assert [entry["verdict"] for entry in verdicts.values()] == ["not run", "holds", "fails"]
+    assert verdicts["tiny/model"]["why"].endswith("; `make real-data` makes it")
+    assert verdicts["tiny/model"]["title"] == "A tiny study"
+    assert verdicts["tiny/sparser"]["why"] == ""
     assert len(all_runs(runs)) == 1
     code, out, _ = unbraid(capsys, "claims", "--runs", runs)
     assert code == 0
@@ -237,7 +241,7 @@ def test_a_study_whose_model_is_not_here_is_not_run_and_says_how_to_get_it(
 def test_listing_needs_no_models(absent: Claim, runs: Path, capsys: pytest.CaptureFixture[str]):
     code, out, _ = unbraid(capsys, "claims", "--list", "--runs", runs)
     assert code == 0
-    assert "000-model" in out
+    assert "tiny/model" in out
     assert "`make real-data` makes it" in " ".join(out.split())
     assert not runs.exists()
     assert not Path("activations").exists()
@@ -246,15 +250,15 @@ def test_listing_needs_no_models(absent: Claim, runs: Path, capsys: pytest.Captu
 def test_listing_runs_nothing(claims: None, runs: Path, capsys: pytest.CaptureFixture[str]):
     code, out, _ = unbraid(capsys, "claims", "--list", "--runs", runs)
     assert code == 0
-    assert "000-sparser" in out
+    assert "tiny/sparser" in out
     assert "It recovers nothing." in out
     assert not runs.exists()
 
 
 def test_refusals(claims: None, runs: Path, capsys: pytest.CaptureFixture[str]):
-    code, _, err = unbraid(capsys, "claims", "000-sparse", "--runs", runs)
+    code, _, err = unbraid(capsys, "claims", "tiny/sparse", "--runs", runs)
     assert (code, err.count("\n")) == (2, 1)
-    assert "there is no claim '000-sparse'; did you mean '000-sparser'?" in err
+    assert "there is no claim 'tiny/sparse'; did you mean 'tiny/sparser'?" in err
     code, _, err = unbraid(capsys, "claims", "--scale", "smal", "--runs", runs)
     assert code == 2
     assert "did you mean 'small'?" in err
@@ -269,12 +273,12 @@ def test_the_fingerprint_knows_every_setting_but_the_title():
 def test_a_claim_its_study_cannot_answer_is_refused(
     claims: None, runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    wrong = Part(what="x", statistic=Level(metric="mmcs", of={"seed": 9}), rule=Above())
-    changed = ledger.CLAIMS["000-sparser"].model_copy(update={"parts": (wrong,)})
-    monkeypatch.setitem(ledger.CLAIMS, "000-sparser", changed)
-    code, _, err = unbraid(capsys, "claims", "000-sparser", "-q", "--runs", runs)
+    wrong = Part(what="x", measure=Level(metric="mmcs", of={"seed": 9}), rule=Above())
+    changed = ledger.CLAIMS["tiny/sparser"].model_copy(update={"parts": (wrong,)})
+    monkeypatch.setitem(ledger.CLAIMS, "tiny/sparser", changed)
+    code, _, err = unbraid(capsys, "claims", "tiny/sparser", "-q", "--runs", runs)
     assert code == 2
-    assert "claim 000-sparser cannot be judged" in err
+    assert "claim tiny/sparser cannot be judged" in err
     assert read_json(all_runs(runs)[0].path / "status.json")["state"] == "finished"
 
 
@@ -283,64 +287,68 @@ def test_the_table_in_markdown_says_what_the_page_says(claims: None, runs: Path,
     assert code == 0, err
     [run] = all_runs(runs)
     table = (runs / "claims-small.md").read_text()
-    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| `000")]
-    found = entries(out)
-    assert [row[0].strip("|` ") for row in rows] == list(found)
+    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| `tiny/")]
+    verdicts = entries(out)
+    assert [row[0].strip("|` ") for row in rows] == list(verdicts)
     assert ["holds" in rows[0][-1], "fails" in rows[1][-1]] == [True, True]
     assert f"`{fingerprint(run.config())}`" in table
     assert run.facts()["began"][:10] in table
     assert "2 claims: 1 hold, 1 fail." in table
 
 
-def test_what_a_kept_ledger_has_is_not_run_again(claims: None, trained: Path, tmp_path: Path, capsys):
-    kept, other = tmp_path / "docs" / "kept.json", tmp_path / "other"
-    code, first, err = unbraid(capsys, "claims", "--json", "--runs", trained, "--kept", kept)
+def test_what_a_ledger_file_has_is_not_run_again(claims: None, trained: Path, tmp_path: Path, capsys):
+    path, other = tmp_path / "docs" / "ledger.json", tmp_path / "other"
+    code, first, err = unbraid(capsys, "claims", "--json", "--runs", trained, "--ledger", path)
     assert code == 0, err
-    code, second, err = unbraid(capsys, "claims", "--json", "--runs", other, "--kept", kept)
+    code, second, err = unbraid(capsys, "claims", "--json", "--runs", other, "--ledger", path)
     assert code == 0, err
     assert "study 1" not in err
     assert all_runs(other) == []
-    assert [entry["parts"] for entry in entries(second).values()] == [one["parts"] for one in entries(first).values()]
-    assert str(tmp_path) not in kept.read_text().replace(str(Path(ledger.CLAIMS["000-sparser"].study)), "")
-    table = kept.with_suffix(".md").read_text()
+    assert [entry["parts"] for entry in entries(second).values()] == [
+        entry["parts"] for entry in entries(first).values()
+    ]
+    assert str(tmp_path) not in path.read_text().replace(str(Path(ledger.CLAIMS["tiny/sparser"].study)), "")
+    table = path.with_suffix(".md").read_text()
     assert table == (trained / "claims-small.md").read_text() == (other / "claims-small.md").read_text()
     assert "2 claims: 1 hold, 1 fail." in table
     assert "its run is not here" in (other / "claims-small.html").read_text()
 
 
-def test_a_kept_verdict_by_another_rule_is_not_taken(claims: None, trained: Path, tmp_path: Path, capsys, monkeypatch):
-    kept = tmp_path / "kept.json"
-    assert unbraid(capsys, "claims", "-q", "--runs", trained, "--kept", kept)[0] == 0
-    before, claim = read_kept(kept, "small"), ledger.CLAIMS["000-sparser"]
+def test_an_earlier_verdict_by_another_rule_is_not_taken(
+    claims: None, trained: Path, tmp_path: Path, capsys, monkeypatch
+):
+    path = tmp_path / "ledger.json"
+    assert unbraid(capsys, "claims", "-q", "--runs", trained, "--ledger", path)[0] == 0
+    before, claim = ledger.earlier_verdicts(path, "small"), ledger.CLAIMS["tiny/sparser"]
     [part] = claim.parts
     stricter = claim.model_copy(update={"parts": (part.model_copy(update={"rule": Above(margin=5.0)}),)})
     monkeypatch.setitem(ledger.CLAIMS, claim.id, stricter)
-    found = with_kept(ledger.ledger(ledger.plan_claims("small", tmp_path / "other")), before)
-    assert [entry["verdict"] for entry in found] == ["not run", "fails"]
+    verdicts = ledger.reuse_verdicts(ledger.ledger_entries(ledger.plan_claims("small", tmp_path / "other")), before)
+    assert [entry["verdict"] for entry in verdicts] == ["not run", "fails"]
 
 
-def test_a_kept_ledger_of_another_scale_is_refused(claims: None, trained: Path, tmp_path: Path, capsys):
-    kept = tmp_path / "kept.json"
-    assert unbraid(capsys, "claims", "-q", "--runs", trained, "--kept", kept)[0] == 0
-    code, _, err = unbraid(capsys, "claims", "--scale", "standard", "--runs", trained, "--kept", kept)
+def test_a_ledger_file_of_another_scale_is_refused(claims: None, trained: Path, tmp_path: Path, capsys):
+    path = tmp_path / "ledger.json"
+    assert unbraid(capsys, "claims", "-q", "--runs", trained, "--ledger", path)[0] == 0
+    code, _, err = unbraid(capsys, "claims", "--scale", "standard", "--runs", trained, "--ledger", path)
     assert code == 2
     assert "is a ledger of scale 'small'" in err
 
 
-def test_without_its_model_a_kept_verdict_is_not_lost():
+def test_without_its_model_an_earlier_verdict_is_not_lost():
     """There is no hash of a configuration that cannot be resolved here."""
-    told = {"id": "x", "study": "s", "rules": ["r"], "why": "no model", "verdict": "not run"}
-    here = {**told, "run": "runs/claims-s-small"}
-    old = {**told, "run": "claims-s-small-0123abcd", "verdict": "holds"}
-    assert with_kept([here], {"x": old}) == [old]
-    assert with_kept([{**here, "why": ""}], {"x": old}) == [{**here, "why": ""}]
-    assert with_kept([{**here, "run": "runs/claims-s-small-99999999"}], {"x": old})[0]["verdict"] == "not run"
+    described = {"id": "x", "study": "s", "rules": ["r"], "why": "no model", "verdict": "not run"}
+    here = {**described, "run": "runs/claims-s-small"}
+    old = {**described, "run": "claims-s-small-0123abcd", "verdict": "holds"}
+    assert ledger.reuse_verdicts([here], {"x": old}) == [old]
+    assert ledger.reuse_verdicts([{**here, "why": ""}], {"x": old}) == [{**here, "why": ""}]
+    assert (
+        ledger.reuse_verdicts([{**here, "run": "runs/claims-s-small-99999999"}], {"x": old})[0]["verdict"] == "not run"
+    )
 
 
 def test_a_table_of_what_was_not_run_has_no_numbers(claims: None, runs: Path):
-    from unbraid.reports.ledger_table import ledger_table
-
-    table = ledger_table(ledger.ledger(ledger.plan_claims("small", runs)), "small")
+    table = ledger_table(ledger.ledger_entries(ledger.plan_claims("small", runs)), "small")
     assert table.count("– not run") == 2
     assert "| – | – | – | – |" in table
 
@@ -360,6 +368,86 @@ def test_a_ledger_trains_only_what_its_claims_read(claims: None, tmp_path: Path,
     assert asked["sweep"] == {"mechanisms.sparsity.weight": [0.01, 30.0], "seed": [0, 1, 2, 3, 4]}
     assert list(asked["cases"]) == ["a", "b"], "no claim names a case, so all are read"
     level = Level(metric="mmcs", of={"case": "b", **STRONG})
-    asked = config(parts=(Part(what="one", statistic=level, rule=Above()),))
+    asked = config(parts=(Part(what="one", measure=level, rule=Above()),))
     assert list(asked["cases"]) == ["b"]
     assert asked["sweep"]["mechanisms.sparsity.weight"] == [30.0]
+
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def damaged(content: bytes, number: int) -> bytes:
+    """The content with a bit flipped, its end cut off, or a digit changed, at a random place."""
+    rng = random.Random(number)
+    match number % 3:
+        case 0:
+            index = rng.randrange(len(content))
+            changed = bytes([content[index] ^ 1 << rng.randrange(8)])
+        case 1:
+            return content[: rng.randrange(len(content))]
+        case _:
+            index = rng.choice([index for index, byte in enumerate(content) if chr(byte).isdigit()])
+            changed = rng.choice([digit for digit in b"0123456789" if digit != content[index]]).to_bytes()
+    return content[:index] + changed + content[index + 1 :]
+
+
+@pytest.mark.parametrize("number", range(90))
+def test_a_damaged_ledger_file_is_refused(number: int, tmp_path: Path):
+    """Every kind of damage at random places of a ledger with all kinds of entries."""
+    path, whole = tmp_path / "ledger.json", (DOCS / "claims.json").read_bytes()
+    path.write_bytes(whole)
+    assert ledger.read_ledger_file(path)["claims"]
+    path.write_bytes(damaged(whole, number))
+    with pytest.raises(UserError, match=r"is damaged|unknown format"):
+        ledger.earlier_verdicts(path, "small")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is damaged: it is not JSON"),
+        (b"null\n", "is damaged or no ledger"),
+        (b'{"scale": "small", "claims": []}\n', "is damaged or no ledger"),
+        (b'{"format": 99, "scale": "small", "claims": [], "sha256": ""}\n', "unknown format 99"),
+        (b'{"format": 1, "scale": "\\ud800", "claims": [], "sha256": ""}\n', "is damaged: its content"),
+        (b'{"format": 1, "scale": "small", "claims": [NaN], "sha256": ""}\n', "is damaged: its content"),
+    ],
+)
+def test_what_is_no_ledger_is_refused_in_a_sentence_and_left_alone(
+    claims: None, runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, message: str
+):
+    path = tmp_path / "ledger.json"
+    path.write_bytes(content)
+    code, out, err = unbraid(capsys, "claims", "--ledger", path, "--runs", runs)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+    assert path.read_bytes() == content
+    assert not runs.exists()
+
+
+def test_the_checksum_is_of_the_rest_as_canonical_json(tmp_path: Path):
+    path = tmp_path / "ledger.json"
+    ledger.write_ledger_file(path, [{"id": "é", "run": "runs/x", "value": math.nan, "interval": (0.5, 1e-7)}], "small")
+    canonical = '{"claims":[{"id":"é","interval":[0.5,1e-07],"run":"x","value":null}],"format":1,"scale":"small"}'
+    assert read_json(path)["sha256"] == hashlib.sha256(canonical.encode()).hexdigest()
+    assert ledger.read_ledger_file(path)["claims"][0]["interval"] == [0.5, 1e-7]
+
+
+def test_the_committed_ledger_is_neither_used_nor_overwritten(runs: Path, capsys: pytest.CaptureFixture[str]):
+    """Its verdicts are of the configurations before the code was rebuilt."""
+    path = DOCS / "claims.json"
+    before = path.read_bytes()
+    code, out, err = unbraid(capsys, "claims", "--ledger", path, "--runs", runs)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "is a record of other configurations" in err
+    assert "of commit 652e4c6" in err
+    assert path.read_bytes() == before
+    assert not runs.exists()
+
+
+def test_the_committed_ledger_is_whole_and_its_table_says_the_same():
+    content = ledger.read_ledger_file(DOCS / "claims.json")
+    assert [entry["id"] for entry in content["claims"]] == list(ledger.CLAIMS)
+    assert "of commit 652e4c6" in content["note"]
+    table = ledger_table(content["claims"], content["scale"], content["note"])
+    assert table == (DOCS / "claims.md").read_text()

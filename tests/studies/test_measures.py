@@ -1,19 +1,19 @@
-"""Statistics on results written by hand, where every value can be worked out on paper."""
+"""Measures on results written by hand, where every value can be worked out on paper."""
 
 import math
 from typing import Any
 
 import pytest
 
-from unbraid.errors import Refusal
+from unbraid.errors import UserError
 from unbraid.studies.measures import Cell, Contrast, Difference, EqualL0, Level, Matched, Nearer, Panels, Relative
 from unbraid.studies.results import Results
-from unbraid.studies.rules import Above
+from unbraid.studies.verdicts import Above
 
-CONFIG = {"world": {"features": 8}, "dictionary": {"features": 8}}
+CONFIG = {"world": {"n_features": 8}, "dictionary": {"d_sae": 8}}
 
 
-def card(setting: dict[str, Any], replicates: str = "abcde", chance: float | None = None, **metrics: list[float]):
+def summary(setting: dict[str, Any], replicates: str = "abcde", chance: float | None = None, **metrics: list[float]):
     return {
         "label": str(setting),
         "setting": setting,
@@ -22,100 +22,103 @@ def card(setting: dict[str, Any], replicates: str = "abcde", chance: float | Non
     }
 
 
-def results(*cards: dict[str, Any]) -> Results:
-    return Results(list(cards), CONFIG)
+def results(*summaries: dict[str, Any]) -> Results:
+    return Results(list(summaries), CONFIG)
 
 
 FIVE = [1.0, 2.0, 3.0, 4.0, 5.0]
 
 
 def test_a_level_stands_on_its_chance():
-    found = Level(metric="mmcs", of={"weight": 1}).measure(results(card({"weight": 1}, chance=2.5, mmcs=FIVE)))
-    assert (found.estimate.value, found.chance, found.zero, found.pairs) == (3.0, 2.5, 2.5, 5)
+    measurement = Level(metric="mmcs", of={"weight": 1}).measure(results(summary({"weight": 1}, chance=2.5, mmcs=FIVE)))
+    assert (measurement.estimate.value, measurement.chance, measurement.zero, measurement.pairs) == (3.0, 2.5, 2.5, 5)
 
 
 def test_a_difference_is_paired_by_replicate_not_by_place():
-    one, other = card({"weight": 1}, mmcs=FIVE), card({"weight": 2}, "edcba", mmcs=[4.9, 3.9, 2.9, 1.9, 0.9])
-    found = Difference(metric="mmcs", of={"weight": 1}, minus={"weight": 2}).measure(results(one, other))
-    assert found.estimate.interval == pytest.approx((0.1, 0.1))
-    assert Above().verdict(found) == "holds"
+    one, other = summary({"weight": 1}, mmcs=FIVE), summary({"weight": 2}, "edcba", mmcs=[4.9, 3.9, 2.9, 1.9, 0.9])
+    measurement = Difference(metric="mmcs", of={"weight": 1}, minus={"weight": 2}).measure(results(one, other))
+    assert measurement.estimate.interval == pytest.approx((0.1, 0.1))
+    assert Above().verdict(measurement) == "holds"
 
 
 def test_the_chance_of_a_difference_is_the_difference_of_chances():
-    cards = card({"weight": 1}, chance=0.3, mmcs=FIVE), card({"weight": 2}, chance=0.1, mmcs=FIVE)
-    found = Difference(metric="mmcs", of={"weight": 1}, minus={"weight": 2}).measure(results(*cards))
-    assert found.chance == pytest.approx(0.2)
+    summaries = summary({"weight": 1}, chance=0.3, mmcs=FIVE), summary({"weight": 2}, chance=0.1, mmcs=FIVE)
+    measurement = Difference(metric="mmcs", of={"weight": 1}, minus={"weight": 2}).measure(results(*summaries))
+    assert measurement.chance == pytest.approx(0.2)
 
 
 def test_a_relative_difference_is_a_share_of_the_other():
     one, other = (
-        card({"weight": 1}, mmcs=[90.0, 180.0, 45.0, 9.0, 18.0]),
-        card({"weight": 2}, mmcs=[100.0, 200.0, 50.0, 10.0, 20.0]),
+        summary({"weight": 1}, mmcs=[90.0, 180.0, 45.0, 9.0, 18.0]),
+        summary({"weight": 2}, mmcs=[100.0, 200.0, 50.0, 10.0, 20.0]),
     )
-    found = Relative(metric="mmcs", of={"weight": 1}, minus={"weight": 2}).measure(results(one, other))
-    assert found.estimate.interval == pytest.approx((-0.1, -0.1))
-    assert (found.pairs, found.chance) == (5, None)
+    measurement = Relative(metric="mmcs", of={"weight": 1}, minus={"weight": 2}).measure(results(one, other))
+    assert measurement.estimate.interval == pytest.approx((-0.1, -0.1))
+    assert (measurement.pairs, measurement.chance) == (5, None)
 
 
 def test_a_contrast_is_one_difference_less_another_in_the_same_replicate():
-    cards = (
-        card({"case": "a", "task": 1}, mmcs=FIVE),
-        card({"case": "b", "task": 1}, mmcs=[0.0, 1.0, 1.0, 4.0, 5.0]),
-        card({"case": "a", "task": 2}, "edcba", mmcs=[1.0, 0.0, 2.0, 2.0, 1.0]),
-        card({"case": "b", "task": 2}, mmcs=[0.0] * 5),
+    summaries = (
+        summary({"case": "a", "task": 1}, mmcs=FIVE),
+        summary({"case": "b", "task": 1}, mmcs=[0.0, 1.0, 1.0, 4.0, 5.0]),
+        summary({"case": "a", "task": 2}, "edcba", mmcs=[1.0, 0.0, 2.0, 2.0, 1.0]),
+        summary({"case": "b", "task": 2}, mmcs=[0.0] * 5),
     )
     a, b = {"case": "a"}, {"case": "b"}
-    found = Contrast(
+    measurement = Contrast(
         metric="mmcs", of={**a, "task": 1}, minus={**b, "task": 1}, than={**a, "task": 2}, than_minus={**b, "task": 2}
-    ).measure(results(*cards))
-    assert found.estimate.value == pytest.approx(((1 - 1) + (1 - 2) + (2 - 2) + (0 - 0) + (0 - 1)) / 5)
-    assert found.pairs == 5
+    ).measure(results(*summaries))
+    assert measurement.estimate.value == pytest.approx(((1 - 1) + (1 - 2) + (2 - 2) + (0 - 0) + (0 - 1)) / 5)
+    assert measurement.pairs == 5
 
 
 def test_four_shared_replicates_are_four_pairs():
-    cards = card({"weight": 1}, mmcs=FIVE), card({"weight": 2}, "bcdef", mmcs=[0.0] * 5)
-    found = Difference(metric="mmcs", of={"weight": 1}, minus={"weight": 2}).measure(results(*cards))
-    assert (found.pairs, found.estimate.value) == (4, 3.5)
-    assert Above().verdict(found) == "undecided"
+    summaries = summary({"weight": 1}, mmcs=FIVE), summary({"weight": 2}, "bcdef", mmcs=[0.0] * 5)
+    measurement = Difference(metric="mmcs", of={"weight": 1}, minus={"weight": 2}).measure(results(*summaries))
+    assert (measurement.pairs, measurement.estimate.value) == (4, 3.5)
+    assert Above().verdict(measurement) == "undecided"
 
 
 def test_settings_are_averaged_over_what_is_not_chosen():
-    cards = [card({"weight": w, "world.decay": d}, mmcs=[w * d] * 5) for w in (1.0, 3.0) for d in (1.0, 2.0)]
-    assert results(*cards).values("mmcs", {"weight": 3}) == dict.fromkeys("abcde", 4.5)
-    assert results(*cards).values("mmcs", {}) == dict.fromkeys("abcde", 3.0)
+    summaries = [summary({"weight": w, "world.decay": d}, mmcs=[w * d] * 5) for w in (1.0, 3.0) for d in (1.0, 2.0)]
+    assert results(*summaries).values("mmcs", {"weight": 3}) == dict.fromkeys("abcde", 4.5)
+    assert results(*summaries).values("mmcs", {}) == dict.fromkeys("abcde", 3.0)
 
 
 def test_the_ratio_is_learned_per_true_features():
-    small, large = card({"dictionary.features": 4}, mmcs=FIVE), card({"dictionary.features": 32}, mmcs=[0.0] * 5)
-    assert results(small, large).chosen({"ratio": 0.5}) == [small]
-    assert results(small, large).chosen({"ratio": 4}) == [large]
+    small, large = summary({"dictionary.d_sae": 4}, mmcs=FIVE), summary({"dictionary.d_sae": 32}, mmcs=[0.0] * 5)
+    assert results(small, large).select({"ratio": 0.5}) == [small]
+    assert results(small, large).select({"ratio": 4}) == [large]
 
 
 def test_any_of_several_values():
-    cards = [card({"case": name}, mmcs=FIVE) for name in ("one", "two", "three")]
-    assert results(*cards).chosen({"case": ("three", "one")}) == [cards[0], cards[2]]
+    summaries = [summary({"case": name}, mmcs=FIVE) for name in ("one", "two", "three")]
+    assert results(*summaries).select({"case": ("three", "one")}) == [summaries[0], summaries[2]]
 
 
 def test_a_table_that_was_swept_is_known_by_its_kind():
-    one, other = card({"firing": {"kind": "a", "form": "x"}}, mmcs=FIVE), card({"firing": {"kind": "b"}}, mmcs=FIVE)
-    assert results(one, other).chosen({"firing": "a"}) == [one]
-    assert results(one, other).chosen({"firing": "a x"}) == [one]
+    one, other = (
+        summary({"firing": {"kind": "a", "form": "x"}}, mmcs=FIVE),
+        summary({"firing": {"kind": "b"}}, mmcs=FIVE),
+    )
+    assert results(one, other).select({"firing": "a"}) == [one]
+    assert results(one, other).select({"firing": "a x"}) == [one]
 
 
 def test_matched_interpolates_each_replicate():
-    ours = [card({"case": "ours", "w": w}, l0=[l0] * 5, mmcs=[m] * 5) for w, l0, m in ((1, 2, 0.6), (2, 6, 0.8))]
-    theirs = [card({"case": "theirs", "w": w}, l0=[l0] * 5, mmcs=[m] * 5) for w, l0, m in ((1, 8, 0.9), (2, 4, 0.1))]
+    ours = [summary({"case": "ours", "w": w}, l0=[l0] * 5, mmcs=[m] * 5) for w, l0, m in ((1, 2, 0.6), (2, 6, 0.8))]
+    theirs = [summary({"case": "theirs", "w": w}, l0=[l0] * 5, mmcs=[m] * 5) for w, l0, m in ((1, 8, 0.9), (2, 4, 0.1))]
     matched = Matched(metric="mmcs", of={"case": "ours"}, minus={"case": "theirs"}, times=2)
-    found = matched.measure(results(*ours, *theirs))
-    assert found.estimate.value == pytest.approx((0.6 + 0.2 * 3 / 4) - (0.1 + 0.8 / 4))
-    assert found.pairs == 5
+    measurement = matched.measure(results(*ours, *theirs))
+    assert measurement.estimate.value == pytest.approx((0.6 + 0.2 * 3 / 4) - (0.1 + 0.8 / 4))
+    assert measurement.pairs == 5
 
 
 def test_matched_leaves_out_replicates_that_do_not_reach_the_level():
-    ours = [card({"case": "ours", "w": w}, l0=[l0] * 5, mmcs=FIVE) for w, l0 in ((1, 2), (2, 6))]
+    ours = [summary({"case": "ours", "w": w}, l0=[l0] * 5, mmcs=FIVE) for w, l0 in ((1, 2), (2, 6))]
     theirs = [
-        card({"case": "theirs", "w": 1}, l0=[1.0] * 5, mmcs=FIVE),
-        card({"case": "theirs", "w": 2}, l0=[9.0, 9.0, 9.0, 9.0, 3.0], mmcs=FIVE),
+        summary({"case": "theirs", "w": 1}, l0=[1.0] * 5, mmcs=FIVE),
+        summary({"case": "theirs", "w": 2}, l0=[9.0, 9.0, 9.0, 9.0, 3.0], mmcs=FIVE),
     ]
     matched = Matched(metric="mmcs", of={"case": "ours"}, minus={"case": "theirs"}, times=2)
     assert matched.measure(results(*ours, *theirs)).pairs == 4
@@ -124,7 +127,7 @@ def test_matched_leaves_out_replicates_that_do_not_reach_the_level():
 def path(case: str, *points: tuple[float, float], shift: float = 0.0) -> list[dict[str, Any]]:
     """A family of settings, one a point (L0, score); replicates differ by `shift` in their score."""
     return [
-        card({"case": case, "weight": w}, l0=[l0] * 5, probe_1=[score + shift * i for i in range(5)])
+        summary({"case": case, "weight": w}, l0=[l0] * 5, probe_1=[score + shift * i for i in range(5)])
         for w, (l0, score) in enumerate(points)
     ]
 
@@ -137,72 +140,72 @@ def test_equal_l0_is_the_mean_gap_over_log_l0_where_both_paths_are():
     """Ours rises from 0 to 3 over log L0 0 … 3, theirs is .5: over the shared [1, 3] ours averages 2."""
     ours = path("ours", (E**3, 3.0), (1.0, 0.0), shift=10)
     theirs = path("theirs", (E, 0.5), (E**4, 0.5), shift=10)
-    found = EQUAL.measure(results(*ours, *theirs))
-    assert found.estimate.value == pytest.approx(1.5)
-    assert found.estimate.interval == pytest.approx((1.5, 1.5))  # replicates differ by 40: only pairing sees it
-    assert (found.pairs, found.chance, found.note) == (5, None, "at L0 2.718 to 20.09")
-    assert Above(margin=1.4).verdict(found) == "holds"
+    measurement = EQUAL.measure(results(*ours, *theirs))
+    assert measurement.estimate.value == pytest.approx(1.5)
+    assert measurement.estimate.interval == pytest.approx((1.5, 1.5))  # replicates differ by 40: only pairing sees it
+    assert (measurement.pairs, measurement.chance, measurement.note) == (5, None, "at L0 2.718 to 20.09")
+    assert Above(margin=1.4).verdict(measurement) == "holds"
 
 
 def test_equal_l0_at_one_l0():
     ours, theirs = path("ours", (1.0, 0.0), (E**3, 3.0)), path("theirs", (E, 0.5), (E**4, 0.5))
     at = EQUAL.model_copy(update={"at": E})
-    found = at.measure(results(*ours, *theirs))
-    assert (found.estimate.value, found.note) == (pytest.approx(0.5), "at L0 2.718")
+    measurement = at.measure(results(*ours, *theirs))
+    assert (measurement.estimate.value, measurement.note) == (pytest.approx(0.5), "at L0 2.718")
 
 
 def test_equal_l0_is_undecided_with_a_reason_where_no_l0_is_shared():
-    found = EQUAL.measure(results(*path("ours", (1, 0.9), (2, 0.9)), *path("theirs", (4, 0.1), (8, 0.1))))
-    assert math.isnan(found.estimate.value)
-    assert found.note == "no L0 is on every path: 1 to 2 against 4 to 8"
-    assert Above().verdict(found) == "undecided"
+    measurement = EQUAL.measure(results(*path("ours", (1, 0.9), (2, 0.9)), *path("theirs", (4, 0.1), (8, 0.1))))
+    assert math.isnan(measurement.estimate.value)
+    assert measurement.note == "no L0 is on every path: 1 to 2 against 4 to 8"
+    assert Above().verdict(measurement) == "undecided"
 
 
 def test_equal_l0_leaves_out_a_replicate_that_fires_nothing():
     ours = path("ours", (1, 0.9), (4, 0.9))
-    for one in ours:
-        one["metrics"]["l0"]["members"] = [*one["metrics"]["l0"]["members"][:4], 0.0]
-    found = EQUAL.measure(results(*ours, *path("theirs", (1, 0.1), (4, 0.1))))
-    assert (found.pairs, found.estimate.value) == (4, pytest.approx(0.8))
-    assert Above().verdict(found) == "undecided"
+    for setting in ours:
+        setting["metrics"]["l0"]["members"] = [*setting["metrics"]["l0"]["members"][:4], 0.0]
+    measurement = EQUAL.measure(results(*ours, *path("theirs", (1, 0.1), (4, 0.1))))
+    assert (measurement.pairs, measurement.estimate.value) == (4, pytest.approx(0.8))
+    assert Above().verdict(measurement) == "undecided"
 
 
 def test_panels_are_nearer_to_one_label():
     cell = Cell(of={"weight": 1}, same=0.2, other=0.5)
-    at_other = Panels(metric="mmcs", cells=(cell,)).measure(results(card({"weight": 1}, mmcs=[0.5] * 5)))
+    at_other = Panels(metric="mmcs", cells=(cell,)).measure(results(summary({"weight": 1}, mmcs=[0.5] * 5)))
     assert at_other.estimate.value == pytest.approx(0.09)
-    at_same = Panels(metric="mmcs", cells=(cell,)).measure(results(card({"weight": 1}, mmcs=[0.2] * 5)))
+    at_same = Panels(metric="mmcs", cells=(cell,)).measure(results(summary({"weight": 1}, mmcs=[0.2] * 5)))
     assert at_same.estimate.value == pytest.approx(-0.09)
 
 
 def test_an_error_shared_by_both_worlds_drops_out_of_panels():
     cells = Cell(of={"w": 1}, same=0.26, other=0.20), Cell(of={"w": 2}, same=0.20, other=0.26)
     for bias in (0.0, -0.5):
-        ours = card({"w": 1}, mmcs=[0.17 + bias] * 5), card({"w": 2}, mmcs=[0.19 + bias] * 5)
-        found = Panels(metric="mmcs", cells=cells).measure(results(*ours))
-        assert found.estimate.value == pytest.approx((0.19 - 0.17) * (0.26 - 0.20))
+        ours = summary({"w": 1}, mmcs=[0.17 + bias] * 5), summary({"w": 2}, mmcs=[0.19 + bias] * 5)
+        measurement = Panels(metric="mmcs", cells=cells).measure(results(*ours))
+        assert measurement.estimate.value == pytest.approx((0.19 - 0.17) * (0.26 - 0.20))
 
 
 def test_panels_in_ratios():
     cell = Cell(of={"weight": 1}, same=1e-4, other=4e-4)
-    found = Panels(metric="mmcs", cells=(cell,), ratio=True)
-    middle = found.measure(results(card({"weight": 1}, mmcs=[2e-4] * 5)))
+    panels = Panels(metric="mmcs", cells=(cell,), ratio=True)
+    middle = panels.measure(results(summary({"weight": 1}, mmcs=[2e-4] * 5)))
     assert middle.estimate.value == pytest.approx(0, abs=1e-12)
-    above = found.measure(results(card({"weight": 1}, mmcs=[8e-4] * 5)))
+    above = panels.measure(results(summary({"weight": 1}, mmcs=[8e-4] * 5)))
     assert above.estimate.value == pytest.approx(8 * math.log(2) ** 2)
 
 
 def test_what_the_study_lacks_is_refused():
-    with pytest.raises(Refusal, match="no setting with"):
-        results(card({"weight": 1}, mmcs=FIVE)).values("mmcs", {"weight": 2})
-    with pytest.raises(Refusal, match="did not measure 'dead'"):
-        results(card({"weight": 1}, mmcs=FIVE)).values("dead", {"weight": 1})
+    with pytest.raises(UserError, match="no setting with"):
+        results(summary({"weight": 1}, mmcs=FIVE)).values("mmcs", {"weight": 2})
+    with pytest.raises(UserError, match="did not measure 'dead'"):
+        results(summary({"weight": 1}, mmcs=FIVE)).values("dead", {"weight": 1})
 
 
 def test_nearer_is_a_distance_of_every_setting_not_of_their_mean():
     """Plain is at 1 and 5, 3 on average, 2 from 3 each; ours is at 2 and 3."""
-    plain = [card({"case": "plain", "w": w}, density=[v] * 5) for w, v in ((0, 1.0), (1, 5.0))]
-    ours = [card({"case": "ours", "w": w}, density=[v] * 5) for w, v in ((0, 2.0), (1, 3.0))]
+    plain = [summary({"case": "plain", "w": w}, density=[v] * 5) for w, v in ((0, 1.0), (1, 5.0))]
+    ours = [summary({"case": "ours", "w": w}, density=[v] * 5) for w, v in ((0, 2.0), (1, 3.0))]
     nearer = Nearer(metric="density", of={"case": "ours"}, minus={"case": "plain"}, target=3.0)
-    found = nearer.measure(results(*plain, *ours))
-    assert (found.estimate.value, found.pairs) == (pytest.approx(0.5 - 2.0), 5)
+    measurement = nearer.measure(results(*plain, *ours))
+    assert (measurement.estimate.value, measurement.pairs) == (pytest.approx(0.5 - 2.0), 5)

@@ -10,15 +10,16 @@ import torch
 
 from unbraid import Dictionary, Sparsity, Superposition, Training, cli, fit, load_stack, score
 from unbraid.config import check, to_toml
-from unbraid.errors import Refusal
-from unbraid.sweeps.experiment import Experiment
+from unbraid.errors import UserError
+from unbraid.pipeline.expand import expand
+from unbraid.pipeline.kinds.dictionaries import DictionaryExperiment
 from unbraid.worlds import Activations
 
 
 @pytest.fixture
 def folder(tmp_path, keep_as_shards):
     """Sparse features around a mean that is not 0."""
-    rows = Superposition(dimensions=12, features=16, active=2.0).batch(0, 2000).x
+    rows = Superposition(dimensions=12, n_features=16, active=2.0).batch(0, 2000).x
     return keep_as_shards(tmp_path / "shards", 3 * rows + torch.linspace(-2, 2, 12))
 
 
@@ -29,40 +30,40 @@ def world(folder):
 
 def test_what_is_found_is_kept_in_the_configuration(world):
     assert (world.dimensions, world.model, world.site) == (12, "tiny", "model.layers.1")
-    assert check(Activations, tomllib.loads(to_toml(world.tree())), "here") == world
-    experiment = check(Experiment, {"world": {"kind": "activations", "path": world.path}}, "here")
+    assert check(Activations, tomllib.loads(to_toml(world.to_dict())), "here") == world
+    experiment = check(DictionaryExperiment, {"world": {"kind": "activations", "path": world.path}}, "here")
     assert experiment.world == world
 
 
-def test_a_world_without_a_kind_is_planted():
-    assert check(Experiment, {"world": {"dimensions": 7}}, "here").world == Superposition(dimensions=7)
+def test_a_world_without_a_kind_has_truth():
+    assert check(DictionaryExperiment, {"world": {"dimensions": 7}}, "here").world == Superposition(dimensions=7)
 
 
 @pytest.mark.parametrize(("name", "value"), [("dimensions", 13), ("model", "gpt2"), ("site", "h.0"), ("checksum", "0")])
 def test_shards_of_another_model_or_width_are_refused(world, name, value):
-    with pytest.raises(Refusal, match=f"holds activations with {name} .* was asked for"):
-        check(Activations, {**world.tree(), name: value}, "here")
+    with pytest.raises(UserError, match=f"holds activations with {name} .* was asked for"):
+        check(Activations, {**world.to_dict(), name: value}, "here")
 
 
 def test_a_batch_can_be_made_again_and_splits_differ(world):
-    again = Activations(**world.tree())
+    again = Activations(**world.to_dict())
     for split in ("train", "evaluation", "tracking"):
         assert torch.equal(world.batch(3, 50, split).x, again.batch(3, 50, split).x)
         assert not torch.equal(world.batch(3, 50, split).x, world.batch(4, 50, split).x)
     assert not torch.equal(world.batch(0, 50).x, Activations(path=world.path, seed=1).batch(0, 50).x)
 
 
-@pytest.mark.parametrize("kind", ["none", "centre", "scale", "both"])
-def test_rows_are_normalised_as_asked(folder, kind):
-    x = torch.cat([Activations(path=str(folder), normalise=kind).batch(p, 180).x for p in range(10)])
-    raw = torch.cat([Activations(path=str(folder), normalise="none").batch(p, 180).x for p in range(10)])
-    assert (kind in ("centre", "both")) == bool(x.mean(0).norm() < 0.01)
-    assert (kind in ("scale", "both")) == bool(abs(x.norm(dim=1).mean() - 12**0.5) < 0.01)
-    torch.testing.assert_close(Activations(path=str(folder), normalise=kind).normalisation.undo(x), raw)
+@pytest.mark.parametrize("kind", ["none", "center", "scale", "center_and_scale"])
+def test_rows_are_normalized_as_asked(folder, kind):
+    x = torch.cat([Activations(path=str(folder), normalize=kind).batch(p, 180).x for p in range(10)])
+    raw = torch.cat([Activations(path=str(folder), normalize="none").batch(p, 180).x for p in range(10)])
+    assert (kind in ("center", "center_and_scale")) == bool(x.mean(0).norm() < 0.01)
+    assert (kind in ("scale", "center_and_scale")) == bool(abs(x.norm(dim=1).mean() - 12**0.5) < 0.01)
+    torch.testing.assert_close(Activations(path=str(folder), normalize=kind).normalization.undo(x), raw)
 
 
 def test_it_trains_and_is_scored_without_a_truth(world):
-    trained = fit(world, Dictionary(features=24), [Sparsity(weight=0.5)], Training(steps=300, batch=64), seeds=[0, 1])
+    trained = fit(world, Dictionary(d_sae=24), [Sparsity(weight=0.5)], Training(steps=300, batch=64), seeds=[0, 1])
     found = score(trained, world, samples=1000)
     without_truth = {"l0", "density", "dead", "explained_variance", "reconstruction_error", "redundancy", "correlation"}
     assert set(found.values) == without_truth
@@ -74,10 +75,10 @@ def test_it_trains_and_is_scored_without_a_truth(world):
     assert "explained_variance" in str(found)
 
 
-@pytest.mark.parametrize("more", [{"tracking": {"checks": 3}}, {"embedding": {"kind": "tsne"}}])
+@pytest.mark.parametrize("more", [{"tracking": {"checks": 3}}, {"kind": "embedding"}])
 def test_what_needs_a_truth_is_refused(world, more):
-    with pytest.raises(Refusal, match="needs a planted truth"):
-        check(Experiment, {"world": world.tree(), **more}, "here")
+    with pytest.raises(UserError, match="needs a planted truth"):
+        expand({"world": world.to_dict(), **more}, "here")
 
 
 CONFIG = """
@@ -85,16 +86,16 @@ CONFIG = """
 kind = "activations"
 path = "{path}"
 [dictionary]
-features = 20
+d_sae = 20
 [training]
 steps = 40
 batch = 32
 [mechanisms.sparsity]
-[scoring]
+[evaluation]
 samples = 200
-[saving]
+[checkpoints]
 log_every = 10
-checkpoint_every = 20
+every = 20
 [sweep]
 seed = [0, 1]
 """
@@ -112,18 +113,18 @@ def ran(folder: Path, config: str, capsys) -> tuple[int, str, str]:
     "more",
     [
         '"mechanisms.sparsity.weight" = [0.1, 0.3]',
-        '"dictionary.features" = [10, 20]\n"training.learning_rate" = [0.001, 0.01]',
+        '"dictionary.d_sae" = [10, 20]\n"training.learning_rate" = [0.001, 0.01]',
     ],
 )
 def test_a_run_says_that_there_is_no_truth(folder, tmp_path, capsys, more):
     code, out, err = ran(tmp_path, CONFIG.format(path=folder) + more, capsys)
     assert code == 0, err
-    told = " ".join(out.split())
-    assert "activations of tiny at model.layers.1" in told
-    assert "No truth was planted" in told
+    printed = " ".join(out.split())
+    assert "No truth was planted" in printed
     assert "MMCS of" not in out
     page = (tmp_path / "runs" / "a" / "report.html").read_text()
-    assert "of the variance" in page
+    assert "activations of tiny at model.layers.1" in page
+    assert "Explained variance" in page
     assert "oracle" not in page.split("The whole configuration")[0]
     settings = json.loads((tmp_path / "runs" / "a" / "scores.json").read_text())["settings"]
     assert all("mmcs" not in setting["metrics"] and "explained_variance" in setting["metrics"] for setting in settings)
@@ -132,7 +133,7 @@ def test_a_run_says_that_there_is_no_truth(folder, tmp_path, capsys, more):
 
 def test_a_baseline_runs_on_activations(folder, tmp_path, capsys):
     world = f'[world]\nkind = "activations"\npath = "{folder}"\n'
-    rest = '[baseline]\nkind = "pca"\nfeatures = 6\n[data]\nsamples = 300\n[scoring]\nsamples = 200\n'
+    rest = '[baseline]\nkind = "pca"\nn_components = 6\n[samples]\nn = 300\n[evaluation]\nsamples = 200\n'
     code, _, err = ran(tmp_path, world + rest, capsys)
     assert code == 0, err
 
@@ -140,26 +141,29 @@ def test_a_baseline_runs_on_activations(folder, tmp_path, capsys):
 def test_a_loaded_stack_takes_activations_as_the_model_has_them(folder, world, tmp_path, capsys):
     assert ran(tmp_path, CONFIG.format(path=folder), capsys)[0] == 0
     stack = load_stack(tmp_path / "runs" / "a")
-    normalised = world.batch(0, 100, "evaluation").x
-    raw = Activations(path=str(folder), normalise="none").batch(0, 100, "evaluation").x
-    again = fit(world, Dictionary(features=20), [Sparsity()], Training(steps=40, batch=32), seeds=range(2))
-    expected = world.normalisation.undo(again.decode(again.encode(normalised)))
+    normalized = world.batch(0, 100, "evaluation").x
+    raw = Activations(path=str(folder), normalize="none").batch(0, 100, "evaluation").x
+    again = fit(world, Dictionary(d_sae=20), [Sparsity()], Training(steps=40, batch=32), seeds=range(2))
+    expected = world.normalization.undo(again.decode(again.encode(normalized)))
     torch.testing.assert_close(stack.decode(stack.encode(raw)), expected, rtol=1e-3, atol=1e-3)
 
 
 def test_a_run_on_shards_that_changed_is_refused(folder, tmp_path, keep_as_shards, capsys):
+    """Resuming a finished run reads no shards; making it again does."""
     assert ran(tmp_path, CONFIG.format(path=folder), capsys)[0] == 0
     keep_as_shards(folder, torch.randn(2000, 12))
+    assert cli.guarded(lambda: cli.app(["resume", str(tmp_path / "runs" / "a")])) == 0
+    (tmp_path / "runs" / "a" / "checksums.json").unlink()
     code = cli.guarded(lambda: cli.app(["resume", str(tmp_path / "runs" / "a")]))
     assert code == 2
     assert "holds activations with checksum" in capsys.readouterr().err
 
 
 def test_anything_else_is_not_a_world():
-    with pytest.raises(Refusal, match=r"world.kind is 'activation'; did you mean 'activations'"):
-        check(Experiment, {"world": {"kind": "activation"}}, "here")
-    with pytest.raises(Refusal, match=r"world.path was not given"):
-        check(Experiment, {"world": {"kind": "activations"}}, "here")
+    with pytest.raises(UserError, match=r"world.kind is 'activation'; did you mean 'activations'"):
+        check(DictionaryExperiment, {"world": {"kind": "activation"}}, "here")
+    with pytest.raises(UserError, match=r"world.path was not given"):
+        check(DictionaryExperiment, {"world": {"kind": "activations"}}, "here")
 
 
 def test_every_row_of_an_epoch_is_seen_once(world):

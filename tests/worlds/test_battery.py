@@ -1,5 +1,7 @@
 """What every planted world promises, over the registry: list a world here and it is tested."""
 
+import doctest
+import importlib
 import tomllib
 
 import numpy as np
@@ -22,10 +24,10 @@ FIRES = [
 ]
 EXAMPLES = {
     "superposition": [
-        {"dimensions": 16, "features": 24, "active": 3.0},
-        {"dimensions": 8, "features": 4, "active": 1.5, "decay": 0.7, "strength": "product", "noise": 0.1, "seed": 5},
-        *({"dimensions": 12, "features": 20, "active": 3.0, "decay": 0.95, "firing": firing} for firing in FIRES),
-        {"dimensions": 8, "features": 10, "active": 1.5, "firing": FIRES[4], "strength": "product", "noise": 0.1},
+        {"dimensions": 16, "n_features": 24, "active": 3.0},
+        {"dimensions": 8, "n_features": 4, "active": 1.5, "decay": 0.7, "strength": "product", "noise": 0.1, "seed": 5},
+        *({"dimensions": 12, "n_features": 20, "active": 3.0, "decay": 0.95, "firing": firing} for firing in FIRES),
+        {"dimensions": 8, "n_features": 10, "active": 1.5, "firing": FIRES[4], "strength": "product", "noise": 0.1},
     ],
 }
 CASES = [(kind, settings) for kind, examples in EXAMPLES.items() for settings in examples]
@@ -46,13 +48,32 @@ def same(a, b):
     return torch.equal(a.x, b.x) and torch.equal(a.truth.to_dense(), b.truth.to_dense())
 
 
+@pytest.mark.parametrize(
+    "module",
+    [
+        "world",
+        "superposition",
+        "activations",
+        "firing.base",
+        "firing.correlated",
+        "firing.hierarchy",
+        "stories.world",
+        "text.world",
+    ],
+)
+def test_examples_in_docstrings_run(module):
+    tested = doctest.testmod(importlib.import_module(f"unbraid.worlds.{module}"))
+    assert tested.attempted > 0
+    assert tested.failed == 0
+
+
 def test_every_registered_world_has_an_example():
     assert {*EXAMPLES, "activations"} == set(WORLDS)  # activations have no truth: see test_activations.py
     assert {firing["kind"] for firing in FIRES} == set(FIRING)
 
 
 def test_its_settings_survive_toml(world):
-    assert check(type(world), tomllib.loads(to_toml(world.tree())), "here") == world
+    assert check(type(world), tomllib.loads(to_toml(world.to_dict())), "here") == world
 
 
 def test_the_planted_directions_have_length_one(world):
@@ -61,7 +82,7 @@ def test_the_planted_directions_have_length_one(world):
 
 
 def test_a_batch_can_be_made_again_bit_for_bit(world):
-    again = type(world)(**world.tree())
+    again = type(world)(**world.to_dict())
     for split, position in [("train", 0), ("train", 9), ("evaluation", 0)]:
         assert same(world.batch(position, 33, split), again.batch(position, 33, split))
 
@@ -74,7 +95,7 @@ def test_a_batch_does_not_depend_on_what_was_drawn_before(world):
 
 
 def test_another_position_split_or_seed_is_another_batch(world):
-    base, other = world.batch(3, 33), type(world)(**{**world.tree(), "seed": world.seed + 1})
+    base, other = world.batch(3, 33), type(world)(**{**world.to_dict(), "seed": world.seed + 1})
     assert not torch.equal(world.directions, other.directions)
     for batch in (world.batch(4, 33), world.batch(3, 33, "evaluation"), other.batch(3, 33)):
         assert not torch.equal(base.x, batch.x)
@@ -98,7 +119,7 @@ def test_each_feature_fires_as_often_as_it_says(world):
 
     Where every batch has rates of its own, one sample is taken from each of many.
     """
-    by_batch = {"kind": "correlated", "form": "published"}.items() <= world.tree().get("firing", {}).items()
+    by_batch = {"kind": "correlated", "form": "published"}.items() <= world.to_dict().get("firing", {}).items()
     batches, size = (3000, 1) if by_batch else (1, 20_000)
     counts = sum(world.batch(position, size).truth.counts()[0].numpy() for position in range(batches))
     low, high = stats.binom.interval(1 - 1e-4, batches * size, world.probabilities.numpy())

@@ -6,10 +6,10 @@ from pydantic import ValidationError
 from scipy import stats
 
 from unbraid.config import check
-from unbraid.errors import Refusal
+from unbraid.errors import UserError
 from unbraid.worlds import Superposition
 
-SMALL = Superposition(dimensions=4, features=6, decay=0.8, active=2.4)
+SMALL = Superposition(dimensions=4, n_features=6, decay=0.8, active=2.4)
 
 
 def theory(features, decay, active):
@@ -23,7 +23,7 @@ def fired(world, samples, position=0):
 
 def test_the_defaults_are_those_of_seed_002():
     world = Superposition()
-    assert (world.dimensions, world.features, world.decay, world.active) == (256, 512, 0.99, 5.0)
+    assert (world.dimensions, world.n_features, world.decay, world.active) == (256, 512, 0.99, 5.0)
     assert (world.strength, world.noise) == ("uniform", 0)
 
 
@@ -92,7 +92,7 @@ def test_strengths_have_their_law(strength, law):
 
 @pytest.mark.parametrize(("strength", "mean", "square"), [("uniform", 1 / 2, 1 / 3), ("product", 1 / 4, 1 / 9)])
 def test_strengths_have_their_moments_and_are_independent_within_a_sample(strength, mean, square):
-    world = Superposition(dimensions=4, features=2, decay=1.0, active=1.9, strength=strength)
+    world = Superposition(dimensions=4, n_features=2, decay=1.0, active=1.9, strength=strength)
     values = world.batch(0, 40_000).truth.to_dense()[0].double().numpy()
     both = values[(values != 0).all(1)]
     np.testing.assert_allclose(both.mean(0), mean, rtol=0.02)
@@ -118,7 +118,7 @@ def test_x_is_the_sum_of_strengths_times_directions():
 
 
 def test_noise_is_gaussian_white_and_of_the_size_asked():
-    world = Superposition(dimensions=8, features=12, active=2.0, noise=0.3)
+    world = Superposition(dimensions=8, n_features=12, active=2.0, noise=0.3)
     batch = world.batch(0, 5000)
     clean = batch.truth.to_dense()[0].double() @ world.directions.double()
     noise = (batch.x.double() - clean).numpy()
@@ -136,7 +136,7 @@ def test_directions_point_everywhere_alike():
 
 
 def test_a_world_where_almost_nothing_fires_still_makes_batches():
-    batch = Superposition(dimensions=3, features=5, active=1e-9).batch(0, 4)
+    batch = Superposition(dimensions=3, n_features=5, active=1e-9).batch(0, 4)
     assert (batch.x == 0).all()
     assert (batch.truth.l0() == 0).all()
 
@@ -144,7 +144,7 @@ def test_a_world_where_almost_nothing_fires_still_makes_batches():
 @pytest.mark.parametrize(("decay", "active"), [(0.9, 10.1), (0.5, 2.0), (1.0, 512.0), (0.99, 200.0)])
 def test_more_active_than_the_decay_allows_is_refused_with_the_limit(decay, active):
     limit = sum(decay**i for i in range(512))
-    with pytest.raises(Refusal, match=f"accepted: active below {limit:.3g}"):
+    with pytest.raises(UserError, match=f"accepted: active below {limit:.3g}"):
         check(Superposition, {"decay": decay, "active": active}, "here")
 
 
@@ -157,7 +157,7 @@ def test_just_below_the_limit_is_accepted(decay, active):
     "settings",
     [
         {"dimensions": 0},
-        {"features": -1},
+        {"n_features": -1},
         {"decay": 0.0},
         {"decay": 1.1},
         {"active": 0.0},

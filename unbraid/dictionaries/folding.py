@@ -1,4 +1,4 @@
-"""Fold a normalisation into the weights of a stack, so that it takes and gives activations as the model has them.
+"""Fold a normalization into the weights of a stack, so that it takes and gives activations as the model has them.
 
 With y = (x - mean) / scale, and codes that grow with scale as rows of the decoder must keep length one,
 
@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 import torch
 
-from unbraid.capture.normalisation import Normalisation
-from unbraid.dictionaries.activation import Activation, Named
+from unbraid.activations.normalization import Normalization
+from unbraid.dictionaries.activations import Activation, Named
 from unbraid.dictionaries.stack import Stack
 from unbraid.dictionaries.variational import Variational
 
@@ -27,14 +27,14 @@ SCALED: dict[str, Callable[[torch.Tensor, float], torch.Tensor]] = {
 """What becomes of the rules' own weights and memories; others do not depend on the scale."""
 
 
-def fold(stack: Stack, normalisation: Normalisation) -> Stack:
-    """The stack that does for x what this one does for normalised x."""
-    scale = normalisation.scale
-    own = torch.zeros_like(stack.decoder[:, 0]) if stack.pre_bias is None else stack.pre_bias
+def fold(stack: Stack, normalization: Normalization) -> Stack:
+    """The stack that does for x what this one does for normalized x."""
+    scale = normalization.scale
+    pre_bias = torch.zeros_like(stack.decoder[:, 0]) if stack.pre_bias is None else stack.pre_bias
     tensors: Named = {
         **_scaled(stack.tensors(), scale),
         "encoder_bias": stack.encoder_bias * scale,
-        "pre_bias": normalisation.mean + scale * own,
+        "pre_bias": normalization.mean + scale * pre_bias,
     }
     return Stack.of(tensors, _activation(stack.activation, scale))
 

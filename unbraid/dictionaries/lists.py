@@ -51,8 +51,8 @@ class Inputs:
         occurs[features] = True
         if PLANTED_GAIN * occurs.sum() > len(self.x):
             return None
-        place = np.cumsum(occurs, dtype=np.int32) - 1
-        return Planted(place[features], self.mixture.values[0].numpy(), self.directions[torch.from_numpy(occurs)])
+        new_index = np.cumsum(occurs, dtype=np.int32) - 1
+        return Planted(new_index[features], self.mixture.values[0].numpy(), self.directions[torch.from_numpy(occurs)])
 
 
 @dataclass(frozen=True)
@@ -129,33 +129,37 @@ def _encode_into(slots: int, stack: Stack, inputs: Inputs) -> Lists:
     append = _append_largest if isinstance(stack.activation, TopK) else _append_positive
     bias = stack.shifted_bias().numpy()
     for member in range(members):
-        part = Lists(lists.features[member], lists.values[member], lists.counts[member], stack.features)
-        append(part, stack.encoder[member], bias[member], inputs)
+        member_lists = Lists(lists.features[member], lists.values[member], lists.counts[member], stack.features)
+        append(member_lists, stack.encoder[member], bias[member], inputs)
     return lists
 
 
-def _append_largest(part: Lists, encoder: Tensor, bias: np.ndarray, inputs: Inputs) -> None:
+def _append_largest(member_lists: Lists, encoder: Tensor, bias: np.ndarray, inputs: Inputs) -> None:
     for rows, product in _products(inputs.x, encoder):
-        kernels.append_largest(product, bias, part.features[rows], part.values[rows], part.counts[rows])
+        kernels.append_largest(
+            product, bias, member_lists.features[rows], member_lists.values[rows], member_lists.counts[rows]
+        )
 
 
-def _append_positive(part: Lists, encoder: Tensor, bias: np.ndarray, inputs: Inputs) -> None:
+def _append_positive(member_lists: Lists, encoder: Tensor, bias: np.ndarray, inputs: Inputs) -> None:
     if inputs.planted is not None:
-        _append_planted(part, encoder, bias, inputs.planted)
+        _append_planted(member_lists, encoder, bias, inputs.planted)
         return
     if screen.pays():
-        _append_screened(part, encoder, bias, inputs.x)
+        _append_screened(member_lists, encoder, bias, inputs.x)
         return
     for rows, product in _products(inputs.x, encoder):
-        kernels.append_positive(product, bias, 0, part.features[rows], part.values[rows], part.counts[rows])
+        kernels.append_positive(
+            product, bias, 0, member_lists.features[rows], member_lists.values[rows], member_lists.counts[rows]
+        )
 
 
-def _append_screened(part: Lists, encoder: Tensor, bias: np.ndarray, x: Tensor) -> None:
+def _append_screened(member_lists: Lists, encoder: Tensor, bias: np.ndarray, x: Tensor) -> None:
     screened, exact = screen.of_inputs(x), x.contiguous().numpy()
-    width = min(part.width, SCREENED_BLOCK)
+    width = min(member_lists.width, SCREENED_BLOCK)
     rows = max(1, min(len(x), BLOCK_BYTES // (2 * width)))
     memory = torch.empty(rows * width, dtype=torch.bfloat16)
-    for first in range(0, part.width, width):
+    for first in range(0, member_lists.width, width):
         block, its_bias = encoder[first : first + width], bias[first : first + width]
         screening = screen.of_encoder(block, torch.from_numpy(its_bias))
         for start in range(0, len(x), rows):
@@ -167,15 +171,15 @@ def _append_screened(part: Lists, encoder: Tensor, bias: np.ndarray, x: Tensor) 
                 block.numpy(),
                 its_bias,
                 first,
-                part.features[some],
-                part.values[some],
-                part.counts[some],
+                member_lists.features[some],
+                member_lists.values[some],
+                member_lists.counts[some],
             )
 
 
-def _append_planted(part: Lists, encoder: Tensor, bias: np.ndarray, planted: Planted) -> None:
-    products = torch.empty(len(planted.directions), min(PLANTED_BLOCK, part.width))
-    for first in range(0, part.width, PLANTED_BLOCK):
+def _append_planted(member_lists: Lists, encoder: Tensor, bias: np.ndarray, planted: Planted) -> None:
+    products = torch.empty(len(planted.directions), min(PLANTED_BLOCK, member_lists.width))
+    for first in range(0, member_lists.width, PLANTED_BLOCK):
         block = encoder[first : first + PLANTED_BLOCK]
         out = products[:, : len(block)]
         torch.mm(planted.directions, block.T, out=out)
@@ -185,9 +189,9 @@ def _append_planted(part: Lists, encoder: Tensor, bias: np.ndarray, planted: Pla
             out.numpy(),
             bias[first : first + PLANTED_BLOCK],
             first,
-            part.features,
-            part.values,
-            part.counts,
+            member_lists.features,
+            member_lists.values,
+            member_lists.counts,
         )
 
 

@@ -6,7 +6,7 @@ x̂   = codes · decoder + pre_bias                    every decoder row has len
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -14,37 +14,114 @@ from pydantic import Field, model_validator
 
 from unbraid.axes import Float, Tensor
 from unbraid.codes import Codes
-from unbraid.config import Record
-from unbraid.dictionaries.activation import Activation, Named
-from unbraid.dictionaries.activations import AnyActivation, BatchTopK, Relu, TopK
+from unbraid.config import Config, tagged
+from unbraid.dictionaries.activations import Activation, BatchTopK, Gated, JumpRelu, Named, Relu, TopK
+from unbraid.dictionaries.variational import Variational
 from unbraid.randomness import stream
 
+ACTIVATIONS: dict[str, type[Activation]] = {
+    "relu": Relu,
+    "topk": TopK,
+    "batchtopk": BatchTopK,
+    "jumprelu": JumpRelu,
+    "gated": Gated,
+    "variational": Variational,
+}
 
-class Dictionary(Record):
-    """The settings of one dictionary: how many features, what makes them fire, how it starts.
+if TYPE_CHECKING:
+    AnyActivation = Activation
+else:
+    AnyActivation = tagged(ACTIVATIONS)
 
-    `pre_bias` centres inputs first. It starts `tied`: random unit rows, encoder and decoder alike; or as seed 002
-    `published`: an orthogonal decoder, and the encoder and bias of torch's `Linear`, uniform within ±1/√d.
+
+class Dictionary(Config):
+    """The settings of a dictionary (sparse autoencoder): its size, its activation rule and how its weights begin.
+
+    `fit` trains dictionaries with these settings.
+
+    Examples
+    --------
+    >>> import unbraid as ub
+    >>> dictionary = ub.Dictionary(d_sae=64, activation=ub.TopK(k=4))
+    >>> dictionary.activation.k
+    4
     """
 
-    features: int = Field(default=1024, ge=1, le=1 << 24)
+    d_sae: int = Field(default=1024, ge=1, le=1 << 24)
+    """Number of learned features; more can hold rarer directions, and may split or repeat common ones."""
     activation: AnyActivation = Relu()
+    """The rule by which features fire."""
     pre_bias: bool = False
-    start: Literal["tied", "published"] = "tied"
+    """Whether a learned vector is subtracted from inputs and added to reconstructions (SAELens' b_dec)."""
+    init: Literal["tied", "published"] = "tied"
+    """tied: random unit rows, encoder = decoder. published: orthogonal decoder, encoder as in torch's `Linear`."""
+
+    renamed: ClassVar[dict[str, str]] = {"features": "d_sae", "start": "init"}
 
     @model_validator(mode="after")
-    def fire_within_the_features(self) -> Self:
-        if isinstance(self.activation, TopK | BatchTopK) and self.activation.k > self.features:
+    def check_k(self) -> Self:
+        if isinstance(self.activation, TopK | BatchTopK) and self.activation.k > self.d_sae:
             raise ValueError(
-                f"activation.k is {self.activation.k}, more than the dictionary's {self.features} features; "
-                f"accepted: 1 to {self.features}"
+                f"activation.k is {self.activation.k}, more than the dictionary's {self.d_sae} features; "
+                f"accepted: 1 to {self.d_sae}"
             )
         return self
 
 
 @dataclass(frozen=True)
 class Stack:
-    """The tensors of m dictionaries. Training changes them in place; nothing else does."""
+    """m dictionaries (sparse autoencoders) of one size as one set of tensors; one dictionary is a stack of one.
+
+    `fit` trains a stack, `load_stack` reads that of a run, `Stack.start` makes an untrained one. Training changes the
+    tensors in place; nothing else does. In the shapes m is the number of members, f of features (`d_sae`), d of input
+    dimensions (`d_in`) and b of samples.
+
+    Parameters
+    ----------
+    encoder : Tensor, shape (m, f, d)
+        Encoder rows: pre-activations are encoder · (x - pre_bias) + encoder_bias.
+    encoder_bias : Tensor, shape (m, f)
+        Added to pre-activations.
+    decoder : Tensor, shape (m, f, d)
+        Decoder rows, of length one.
+    pre_bias : Tensor, shape (m, d), or None
+        Subtracted from inputs, added to reconstructions.
+    activation : Activation
+        The rule by which features fire.
+    rule : dict of str to Tensor, each of shape (m, f)
+        The activation's own weights, as the thresholds of `JumpRelu`.
+    memory : dict of str to Tensor, each of shape (m,)
+        What the activation remembers between training steps, as the threshold of `BatchTopK`.
+
+    Attributes
+    ----------
+    W_enc : Tensor, shape (m, d, f)
+        The encoder by SAELens' name and in its shape, with the member axis first; so are the next four.
+    b_enc : Tensor, shape (m, f)
+        The encoder's bias.
+    W_dec : Tensor, shape (m, f, d)
+        The decoder.
+    b_dec : Tensor, shape (m, d)
+        The pre-bias; zeros if there is none.
+    threshold : Tensor, shape (m, f), or None
+        What a pre-activation must exceed to fire, of `JumpRelu` and `BatchTopK`; None for other rules.
+    d_in, d_sae, members : int
+        d, f and m.
+
+    Examples
+    --------
+    >>> import torch, unbraid as ub
+    >>> stack = ub.Stack.start(ub.Dictionary(d_sae=8), dimensions=4, seeds=[0, 1])
+    >>> stack.W_enc.shape, stack.W_dec.shape
+    (torch.Size([2, 4, 8]), torch.Size([2, 8, 4]))
+    >>> codes = stack.encode(torch.randn(5, 4))
+    >>> codes.to_dense().shape  # member, sample, feature
+    torch.Size([2, 5, 8])
+    >>> stack.decode(codes).shape  # member, sample, dimension
+    torch.Size([2, 5, 4])
+    >>> stack.member(1).members
+    1
+    """
 
     encoder: Float[Tensor, "m f d"]
     encoder_bias: Float[Tensor, "m f"]
@@ -58,12 +135,22 @@ class Stack:
 
     @classmethod
     def start(cls, dictionary: Dictionary, dimensions: int, seeds: Sequence[int]) -> "Stack":
-        """As the settings say, each member from its own seed."""
-        begin = _tied if dictionary.start == "tied" else _published
-        drawn = [begin(stream(seed, "rows"), dictionary.features, dimensions) for seed in seeds]
-        encoder, bias, decoder = (torch.from_numpy(np.stack(part)) for part in zip(*drawn, strict=True))
+        """Make an untrained stack.
+
+        Parameters
+        ----------
+        dictionary : Dictionary
+            Size, activation rule and start.
+        dimensions : int
+            d, the number of input dimensions.
+        seeds : sequence of int
+            One per member; each seed draws that member's weights.
+        """
+        draw = _tied if dictionary.init == "tied" else _published
+        drawn = [draw(stream(seed, "rows"), dictionary.d_sae, dimensions) for seed in seeds]
+        encoder, bias, decoder = (torch.from_numpy(np.stack(arrays)) for arrays in zip(*drawn, strict=True))
         pre_bias = torch.zeros(len(seeds), dimensions) if dictionary.pre_bias else None
-        rule = dictionary.activation.parameters(len(seeds), dictionary.features)
+        rule = dictionary.activation.parameters(len(seeds), dictionary.d_sae)
         memory = dictionary.activation.memory(seeds)
         return cls(encoder, bias, decoder, pre_bias, dictionary.activation, rule, memory)
 
@@ -85,14 +172,14 @@ class Stack:
         return {**self.parameters(), **self.memory}
 
     def with_parameters(self, parameters: Named) -> "Stack":
-        rule = {name: parameters.get(name, own) for name, own in self.rule.items()}
+        rule = {name: parameters.get(name, tensor) for name, tensor in self.rule.items()}
         return replace(self, **{name: p for name, p in parameters.items() if name not in rule}, rule=rule)
 
-    def leaves(self) -> "Stack":
+    def requires_grad_copy(self) -> "Stack":
         """The same tensors, seen by autograd."""
         return self.with_parameters({name: p.detach().requires_grad_() for name, p in self.parameters().items()})
 
-    def held_still(self) -> "Stack":
+    def detached(self) -> "Stack":
         """The same tensors, unseen by autograd."""
         return self.with_parameters({name: p.detach() for name, p in self.parameters().items()})
 
@@ -109,6 +196,41 @@ class Stack:
         return self.encoder.shape[1]
 
     @property
+    def d_sae(self) -> int:
+        """The number of features."""
+        return self.features
+
+    @property
+    def d_in(self) -> int:
+        """The number of input dimensions."""
+        return self.encoder.shape[2]
+
+    @property
+    def W_enc(self) -> Float[Tensor, "m d f"]:  # noqa: N802
+        """The encoder: pre-activations are (x - b_dec) @ W_enc + b_enc."""
+        return self.encoder.mT
+
+    @property
+    def b_enc(self) -> Float[Tensor, "m f"]:
+        """The encoder's bias."""
+        return self.encoder_bias
+
+    @property
+    def W_dec(self) -> Float[Tensor, "m f d"]:  # noqa: N802
+        """The decoder: reconstructions are codes @ W_dec + b_dec."""
+        return self.decoder
+
+    @property
+    def b_dec(self) -> Float[Tensor, "m d"]:
+        """The pre-bias; zeros where there is none."""
+        return self.decoder.new_zeros(self.members, self.d_in) if self.pre_bias is None else self.pre_bias
+
+    @property
+    def threshold(self) -> Float[Tensor, "m f"] | None:
+        """What a pre-activation must exceed to fire, for `JumpRelu` and `BatchTopK`; None for other rules."""
+        return self.activation.threshold_of(self.tensors())
+
+    @property
     def directions(self) -> Float[Tensor, "m f d"]:
         """What each feature writes: unit rows."""
         return self.decoder
@@ -120,9 +242,11 @@ class Stack:
         return self.encoder_bias - (self.encoder @ self.pre_bias[..., None])[..., 0]
 
     def pre_activations(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "m b f"]:
+        """Encoder outputs (m, b, f) before the activation rule."""
         return torch.baddbmm(self.shifted_bias()[:, None, :], x.expand(self.members, *x.shape), self.encoder.mT)
 
     def encode(self, x: Float[Tensor, "b d"]) -> Codes:
+        """The codes of inputs (b, d) in every member: `Codes`, of shape (m, b, f) when dense."""
         return self.activation.codes(self.pre_activations(x), self.tensors())
 
     def probabilities(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "m b f"]:
@@ -130,6 +254,7 @@ class Stack:
         return self.activation.probabilities(self.pre_activations(x), self.tensors())
 
     def decode(self, codes: Codes) -> Float[Tensor, "m b d"]:
+        """The reconstructions (m, b, d) of these codes."""
         reconstruction = codes.decode(self.decoder)
         return reconstruction if self.pre_bias is None else reconstruction + self.pre_bias[:, None, :]
 
@@ -138,7 +263,7 @@ class Stack:
         for name, tensor in memory.items():
             self.memory[name].copy_(tensor)
 
-    def normalise(self) -> None:
+    def normalize(self) -> None:
         """Bring every decoder row back to length one, in place."""
         self.decoder.div_(self.decoder.norm(dim=-1, keepdim=True).clamp_min(1e-12))
 

@@ -21,6 +21,7 @@ SMALLEST = 5
 
 
 def evenness(points: Points, rng: np.random.Generator) -> float:
+    """Occupancy entropy of the points over that of uniform ones in their hull: 1 is as even as chance."""
     side = max(2, round(float(np.sqrt(len(points) / PER_CELL))))
     low, extent = points.min(0), float(np.ptp(points, axis=0).max())
     drawn = [occupancy_entropy(uniform_in_hull(points, len(points), rng), low, extent, side) for _ in range(DRAWS)]
@@ -36,6 +37,7 @@ def occupancy_entropy(points: Points, low: Float[np.ndarray, "2"], extent: float
 
 
 def hopkins(points: Points, rng: np.random.Generator) -> float:
+    """½ for uniform points, towards 1 for clusters; a tenth of the points is drawn."""
     tree, amount = cKDTree(points), max(1, len(points) // 10)
     from_anywhere = tree.query(uniform_in_hull(points, amount, rng))[0]
     chosen = points[rng.choice(len(points), amount, replace=False)]

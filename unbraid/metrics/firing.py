@@ -1,7 +1,12 @@
-"""Whether a learned feature fires when the true feature it is matched with does.
+"""What fires, how sparsely, whether it fires when the truth does, and how well the inputs are reconstructed from it.
 
-precision = fired together / learned fired      recall = fired together / true fired
-F1 = 2 · fired together / (learned fired + true fired)
+density   = share of samples in which a feature fires     L0 = Σ_f density     dead = features that never fired
+precision = fired together / learned fired                recall = fired together / true fired
+F1        = 2 · fired together / (learned fired + true fired)
+reconstruction error = mean over samples and dimensions of (x - x̂)²
+explained variance   = 1 - Σ |x - x̂|² / Σ |x - mean x|²
+
+All come from counts and sums that add up over batches.
 """
 
 from dataclasses import dataclass
@@ -9,6 +14,21 @@ from dataclasses import dataclass
 import torch
 
 from unbraid.axes import Bool, Float, Int, Tensor
+
+
+def density(counts: Int[Tensor, "m f"], samples: int) -> Float[Tensor, "m f"]:
+    """The share of samples in which each feature fires, from counts."""
+    return counts.double() / samples
+
+
+def l0(counts: Int[Tensor, "m f"], samples: int) -> Float[Tensor, "m"]:
+    """Features that fire in a sample, on average."""
+    return density(counts, samples).sum(-1)
+
+
+def dead(counts: Int[Tensor, "m f"]) -> Int[Tensor, "m"]:
+    """How many features never fired."""
+    return (counts == 0).sum(-1)
 
 
 @dataclass(frozen=True)
@@ -52,3 +72,41 @@ def mean_over_fired(score: Float[Tensor, "m n"], counts: FiringCounts) -> Float[
     """The mean over true features that fired at all; a match that never fired scores 0."""
     fired = counts.true > 0
     return torch.where(fired, score.nan_to_num(0), 0).sum(-1) / fired.sum(-1)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Sums over samples: how many, of x, of |x|², and of |x - x̂|² per member; moments of parts add up."""
+
+    samples: int
+    total: Float[Tensor, "d"]
+    square: Float[Tensor, ""]
+    residual: Float[Tensor, "m"]
+
+    @classmethod
+    def of(cls, x: Float[Tensor, "b d"], reconstruction: Float[Tensor, "m b d"]) -> "Moments":
+        """From inputs and each member's reconstruction of them."""
+        x = x.double()
+        residual = (reconstruction.double() - x).square().sum((1, 2))
+        return cls(len(x), x.sum(0), x.square().sum(), residual)
+
+    def __add__(self, other: "Moments") -> "Moments":
+        return Moments(
+            self.samples + other.samples,
+            self.total + other.total,
+            self.square + other.square,
+            self.residual + other.residual,
+        )
+
+    def reconstruction_error(self) -> Float[Tensor, "m"]:
+        """The mean squared error per sample and dimension."""
+        return self.residual / (self.samples * len(self.total))
+
+    def variance(self) -> Float[Tensor, ""]:
+        """The reconstruction error of always answering the mean."""
+        centred = self.square - self.total.square().sum() / self.samples
+        return centred / (self.samples * len(self.total))
+
+    def explained_variance(self) -> Float[Tensor, "m"]:
+        """The share of the inputs' variance that the reconstruction keeps."""
+        return 1 - self.reconstruction_error() / self.variance()

@@ -1,4 +1,4 @@
-"""How much heads repeat one another in what they write, and how much each is used.
+"""What heads write, how much each is used, which factor each tells; and whether answers are right.
 
 Of the representations z of two heads over the same stories:
 
@@ -9,15 +9,23 @@ HSIC   = Σ_{i≠j} K_ij L_ij / n(n-3), K and L the inner products of stories wi
 
 Heads write in one space, so that both compare like with like. The plain CKA is left out: of few
 stories it is far from 0 even where heads are independent.
+
+explained  = 1 - (Σ within / (n - classes)) / (Σ total / (n - 1)), of the squared distances of z to its class's mean and
+             to the mean of all (Kelley's ε², adjusted for the number of classes)    a factor it does not tell: 0
+separation = mean over heads of 1 - H(w_h) / log(factors), w_h a head's explained shares scaled to sum 1, heads weighted
+             by how much they tell in all (DCI's disentanglement)                    one factor a head: 1; all alike: 0
+
+accuracy    = share of questions whose largest logit is the answer's
+steps to a  = the first of the steps looked at where the accuracy is at least a
 """
 
 import math
 
 import torch
 
-from unbraid.axes import Bool, Float, Tensor
+from unbraid.axes import Bool, Float, Int, Tensor
 
-FEWEST = 4
+FEWEST_STORIES = 4
 """Of fewer stories there is no debiased CKA."""
 
 
@@ -40,7 +48,7 @@ def expected_cosine(dimensions: int) -> float:
 
 def cka(heads: Float[Tensor, "m b h e"]) -> Float[Tensor, "m h h"]:
     """The debiased linear CKA of every two heads; a head that says the same of every story has 0."""
-    if heads.shape[1] < FEWEST:
+    if heads.shape[1] < FEWEST_STORIES:
         return heads.new_full((heads.shape[0], heads.shape[2], heads.shape[2]), torch.nan)
     return torch.stack([_cka(one) for one in heads.double()]).to(heads.dtype)
 
@@ -72,3 +80,46 @@ def evenness(shares: Float[Tensor, "m h"]) -> Float[Tensor, "m"]:
     """exp of the entropy of use over the number of heads: 1 where all are used alike, 1/h where one is alone."""
     of_all = shares / shares.sum(-1, keepdim=True)
     return torch.special.entr(of_all).sum(-1).exp() / shares.shape[-1]
+
+
+def explained(heads: Float[Tensor, "m n h e"], values: Int[Tensor, "n"]) -> Float[Tensor, "m h"]:
+    """Of n tokens with the value of one factor each (below 0 where it has none); NaN where it takes fewer than two."""
+    known = values >= 0
+    classes, of_token = values[known].unique(return_inverse=True)
+    amount = len(of_token)
+    if len(classes) < 2 or amount <= len(classes):
+        return heads.new_full((heads.shape[0], heads.shape[2]), torch.nan)
+    z = heads[:, known].double()
+    z = z - z.mean(1, keepdim=True)
+    total = z.square().sum((1, 3))
+    sums = z.new_zeros(z.shape[0], len(classes), *z.shape[2:]).index_add_(1, of_token, z)
+    between = (sums.square().sum(-1) / of_token.bincount()[:, None]).sum(1)
+    share = (total - between) / total * (amount - 1) / (amount - len(classes))
+    return torch.where(total > 0, 1 - share, 0.0).to(heads.dtype)
+
+
+def separation(table: Float[Tensor, "m h f"]) -> Float[Tensor, "m"]:
+    """From how much of each head each factor explains; NaN where there is a single factor, or none tells anything."""
+    told = table.nan_to_num().clamp_min(0)
+    by_head = told.sum(-1)
+    shares = told / by_head.clamp_min(torch.finfo(told.dtype).tiny)[..., None]
+    factors = told.shape[-1]
+    purity = 1 - torch.special.entr(shares).sum(-1) / (math.log(factors) if factors > 1 else math.nan)
+    return (purity * by_head).sum(-1) / by_head.sum(-1)
+
+
+def right(logits: Float[Tensor, "m b q c"], answers: Int[Tensor, "b q"]) -> Bool[Tensor, "m b q"]:
+    """Whether the largest of c logits is the answer's, for b stories with q questions each."""
+    return logits.argmax(-1) == answers
+
+
+def accuracy(answered: Bool[Tensor, "m b q"]) -> Float[Tensor, "m"]:
+    """The share of questions answered right."""
+    return answered.double().mean((1, 2))
+
+
+def steps_to(level: float, accuracies: Float[Tensor, "m c"], steps: Int[Tensor, "c"]) -> Float[Tensor, "m"]:
+    """From the accuracy at each step that was looked at; NaN where it is never so high."""
+    reached = accuracies >= level
+    first = steps[reached.int().argmax(-1)].double()
+    return torch.where(reached.any(-1), first, torch.nan)

@@ -1,27 +1,51 @@
-"""How well a few features tell the classes of a text: sparse probing, as SAEBench defines it.
+"""How well a probe tells a class: sparse probing of texts as in SAEBench, and a linear probe for planted concepts.
 
-for each class, against as many texts of the others:
+**Sparse probing.** For each class, against as many texts of the others:
     the k features of largest |mean over the class - mean over the others|, on the training texts
     accuracy on the test texts of a logistic regression (C = 1) on these k, and on all features (`full`)
 
 averaged over classes, then over data sets. Balance makes chance ½; nothing is chosen by looking at test texts.
 Two classes are one question, asked once. Of more, each is also among the others of the rest: the error takes them as
 independent, though they share texts.
+
+**Linear probe**, the ceiling of φ: for every concept, from raw activations,
+    w, b minimise  Σ over rows of log(1 + e^(-y (w·x + b)))  +  ½ |w|²,   x standardised, y = ±1
+by Newton's steps; its score w·x + b is then cut where φ is largest. All on the rows to fit on; φ is measured on the
+others (see `matching.association`).
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import warnings
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import sparse
 
 from unbraid.axes import Bool, Float, Int
-from unbraid.metrics.logistic import fit_logistic
+
+if TYPE_CHECKING:
+    from sklearn.linear_model import LogisticRegression
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from unbraid.metrics.matching.association import Best, associate, best
+
+
+def fit_logistic(
+    rows: np.ndarray | sparse.csr_array, known: Bool[np.ndarray, "b"], balanced: bool = False
+) -> "LogisticRegression":
+    """Fitted; if balanced, a class and the others weigh the same. That it has not converged is not said."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # SAEBench stops at 1000 steps too
+        return LogisticRegression(class_weight="balanced" if balanced else None, max_iter=1000).fit(rows, known)
+
 
 KS = (1, 2, 5, 10, 20, 50)
 FULL = "full"
 CHANCE = 0.5
-FEWEST = 10
+FEWEST_TEXTS = 10
 """A class with fewer training or test texts, or with fewer texts of others, is not probed."""
 
 Rows = np.ndarray | sparse.csr_array
@@ -46,6 +70,7 @@ class Accuracy:
 
     @classmethod
     def of(cls, right: Bool[np.ndarray, "b"]) -> "Accuracy":
+        """From which of b answers are right."""
         share = float(right.mean())
         return cls(share, float(np.sqrt(share * (1 - share) / len(right))))
 
@@ -88,7 +113,7 @@ def probe(data: Labelled, rng: np.random.Generator, ks: Sequence[int] = KS) -> A
 def probe_class(data: Labelled, one: int, rng: np.random.Generator, ks: Sequence[int]) -> Accuracies:
     """One class against as many of the others; empty where there are too few."""
     train, test = (_balanced(data.classes == one, side, rng) for side in (data.train, ~data.train))
-    if min(len(train), len(test)) < 2 * FEWEST:
+    if min(len(train), len(test)) < 2 * FEWEST_TEXTS:
         return {}
     known, asked = data.classes[train] == one, data.classes[test] == one
     ranked = rank(data.rows[train], known)
@@ -124,3 +149,46 @@ def _mean(rows: Rows) -> np.ndarray:
 def _right(rows: Rows, train: np.ndarray, test: np.ndarray, known: np.ndarray, asked: np.ndarray) -> Accuracy:
     said = np.asarray(fit_logistic(rows[train], known).predict(rows[test]))
     return Accuracy.of(said == asked)
+
+
+NEWTON_STEPS, CLOSE = 30, 1e-4
+
+
+def probe_concepts(x: Float[np.ndarray, "n d"], concepts: Bool[np.ndarray, "n c"], fit: Bool[np.ndarray, "n"]) -> Best:
+    """φ of each concept's own probe, numbered as the concept is; NaN for a concept that is not judged."""
+    rows = standardise(x.astype(np.float64), fit)
+    found = np.full(concepts.shape[1], np.nan)
+    for number in range(concepts.shape[1]):
+        concept = concepts[:, [number]]
+        scores = rows @ fit_probe(rows[fit], concept[fit, 0])
+        found[number] = best(associate(sparse.csr_array(scores[:, None]), concept, fit)).phi[0]
+    return Best(np.arange(concepts.shape[1]), found)
+
+
+def standardise(x: Float[np.ndarray, "n d"], fit: Bool[np.ndarray, "n"]) -> Float[np.ndarray, "n e"]:
+    """To mean 0 and variance 1 on the rows fitted, constant columns to 0; and a last column of ones."""
+    middle, spread = x[fit].mean(0), x[fit].std(0)
+    scaled = (x - middle) / np.where(spread > 0, spread, 1)
+    return np.column_stack([scaled, np.ones(len(x))])
+
+
+def fit_probe(rows: Float[np.ndarray, "b e"], known: Bool[np.ndarray, "b"]) -> Float[np.ndarray, "e"]:
+    """The weights, the last one the bias; Newton's step is halved until it helps."""
+    penalty = np.append(np.ones(rows.shape[1] - 1), 1e-6)  # next to none on the bias: enough where one class is empty
+    weights, signs = np.zeros(rows.shape[1]), np.where(known, 1.0, -1.0)
+
+    def loss(at: np.ndarray) -> float:
+        return float(np.logaddexp(0, -signs * (rows @ at)).sum() + penalty @ at**2 / 2)
+
+    now = loss(weights)
+    for _ in range(NEWTON_STEPS):
+        chance = 0.5 + 0.5 * np.tanh(rows @ weights / 2)
+        slope = rows.T @ (chance - known) + penalty * weights
+        curve = (rows * (chance * (1 - chance))[:, None]).T @ rows + np.diag(penalty)
+        step = np.linalg.solve(curve, slope)
+        while (then := loss(weights - step)) > now and np.abs(step).max() > CLOSE:
+            step = step / 2
+        weights, now = weights - step, then
+        if np.abs(step).max() <= CLOSE:
+            break
+    return weights

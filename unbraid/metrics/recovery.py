@@ -1,8 +1,19 @@
-"""How much of the planted truth a dictionary found: best cosine per true feature, and one-to-one matching.
+"""How much of the planted truth a dictionary found, how much it repeats itself, and how both change while it trains.
 
 MMCS = mean over true features t of  max over learned features f of  cos(t, f)        (signed)
 MCC  = mean cosine over the best one-to-one matching of true to learned features      (Hungarian)
-MMCS with a larger dictionary = mean over its own entries of the largest cosine with any entry of the larger
+MMCS with a larger dictionary = mean over its own features of the largest cosine with any feature of the larger
+redundancy = mean over features i that fire of  max over other features j that fire of  |cos(w_i, w_j)|
+
+MCC is the mean matched cosine; it is not Matthews' correlation coefficient, which is φ in `matching.association`.
+
+Tracking compares two checkpoints of a dictionary in training. A true feature is found where its best cosine is at least
+a threshold; its entry is the learned feature that has it.
+
+learned    not found before, found now       moved   found both times, by another entry
+unlearned  found before, not found now       still   found both times, by the same entry
+absent     found neither time
+change     1 - cos(direction of its entry before, direction of its entry now)
 """
 
 import numpy as np
@@ -10,9 +21,7 @@ import torch
 from scipy.optimize import linear_sum_assignment
 
 from unbraid.axes import Float, Int, Tensor
-
-FOUND = 0.9
-"""The cosine from which a true feature counts as found."""
+from unbraid.metrics.catalog import FOUND
 
 
 def cosines(truth: Float[Tensor, "n d"], directions: Float[Tensor, "m f d"]) -> Float[Tensor, "m n f"]:
@@ -27,6 +36,7 @@ def best_cosine(cosine: Float[Tensor, "m n f"]) -> Float[Tensor, "m n"]:
 
 
 def mmcs(cosine: Float[Tensor, "m n f"]) -> Float[Tensor, "m"]:
+    """The mean over n true features of the largest cosine."""
     return best_cosine(cosine).mean(-1)
 
 
@@ -64,6 +74,7 @@ def matched_cosine(cosine: Float[Tensor, "m n f"], matched: Int[Tensor, "m n"]) 
 
 
 def mcc(cosine: Float[Tensor, "m n f"], matched: Int[Tensor, "m n"]) -> Float[Tensor, "m"]:
+    """The mean matched cosine, over the true features that have a match; it is not Matthews' coefficient."""
     return matched_cosine(cosine, matched).sum(-1) / (matched >= 0).sum(-1)
 
 
@@ -72,3 +83,87 @@ def recovered(
 ) -> Float[Tensor, "m"]:
     """The share of true features whose one-to-one match has at least this cosine."""
     return (matched_cosine(cosine, matched) >= at_least).float().mean(-1)
+
+
+def redundancy(directions: Float[Tensor, "m f d"], counts: Int[Tensor, "m f"], block: int = 1024) -> Float[Tensor, "m"]:
+    """From directions and how often each fired; 0 where fewer than two did. A block of features at a time."""
+    return torch.stack([_redundancy(rows[fired > 0], block) for rows, fired in zip(directions, counts, strict=True)])
+
+
+def _redundancy(rows: Float[Tensor, "f d"], block: int) -> Float[Tensor, ""]:
+    if len(rows) < 2:
+        return rows.new_zeros(())
+    unit = torch.nn.functional.normalize(rows, dim=-1)
+    nearest: list[Tensor] = []
+    for first in range(0, len(unit), block):
+        cosine = (unit[first : first + block] @ unit.T).abs()
+        cosine.diagonal(first).zero_()
+        nearest.append(cosine.amax(-1))
+    return torch.cat(nearest).mean()
+
+
+FATES = ("absent", "learned", "unlearned", "moved", "still")
+ABSENT, LEARNED, UNLEARNED, MOVED, STILL = range(len(FATES))
+
+
+def best_entry(
+    truth: Float[Tensor, "n d"], directions: Float[Tensor, "f d"]
+) -> tuple[Float[Tensor, "n"], Int[Tensor, "n"]]:
+    """Each true feature's largest cosine, and the entry that has it (the first, of equals)."""
+    cosine = cosines(truth, directions[None])[0]
+    best, entry = cosine.max(-1)
+    return best, entry
+
+
+def fate(
+    best_before: Float[Tensor, "*m n"],
+    entry_before: Int[Tensor, "*m n"],
+    best: Float[Tensor, "*m n"],
+    entry: Int[Tensor, "*m n"],
+    threshold: float = FOUND,
+) -> Int[Tensor, "*m n"]:
+    """The fate of each true feature from one check to the next, as its place in FATES."""
+    before, now = best_before >= threshold, best >= threshold
+    both = torch.where(entry_before == entry, STILL, MOVED)
+    return torch.where(before, torch.where(now, both, UNLEARNED), torch.where(now, LEARNED, ABSENT))
+
+
+def fates(best: Float[Tensor, "m c n"], entry: Int[Tensor, "m c n"], threshold: float = FOUND) -> Int[Tensor, "m c n"]:
+    """The fate at every check, since the check before it; before the first nothing is found."""
+    nothing = torch.full_like(best[:, :1], -torch.inf)
+    earlier = torch.cat([nothing, best[:, :-1]], 1), torch.cat([entry[:, :1], entry[:, :-1]], 1)
+    return fate(*earlier, best, entry, threshold)
+
+
+def count_fates(fates: Int[Tensor, "m c n"]) -> Int[Tensor, "m c fates"]:
+    """How many true features have each fate: together all of them."""
+    return torch.stack([(fates == code).sum(-1) for code in range(len(FATES))], -1)
+
+
+def change(before: Float[Tensor, "*m d"], now: Float[Tensor, "*m d"]) -> Float[Tensor, "*m"]:
+    """How far directions have turned: 0 not at all, 1 at right angles, 2 about."""
+    return 1 - torch.cosine_similarity(before, now, dim=-1)
+
+
+def mean_change(change: Float[Tensor, "m c n"], fates: Int[Tensor, "m c n"]) -> Float[Tensor, "m c"]:
+    """The mean change of what is still found by the same entry; NaN where nothing is."""
+    still = fates == STILL
+    return torch.where(still, change, 0).sum(-1) / still.sum(-1)
+
+
+def totals(
+    fates: Int[Tensor, "m c n"], change: Float[Tensor, "m c n"], dead: Int[Tensor, "m c"], middle: int
+) -> dict[str, Tensor]:
+    """What is left at the last check, how it got there, and what it gained since the check `middle`."""
+    counts = count_fates(fates)
+    still = counts[..., STILL]
+    return {
+        "found": counts[:, -1, [LEARNED, MOVED, STILL]].sum(-1).double(),
+        "still_learned": still[:, -1].double(),
+        "still_growth": (still[:, -1] - still[:, middle]).double(),
+        "learned_total": counts[..., LEARNED].sum(1).double(),
+        "unlearned_total": counts[..., UNLEARNED].sum(1).double(),
+        "moved_total": counts[..., MOVED].sum(1).double(),
+        "mean_change": mean_change(change, fates)[:, -1].double(),
+        "dead_growth": (dead[:, -1] - dead[:, middle]).double(),
+    }

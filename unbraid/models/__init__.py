@@ -1,38 +1,39 @@
-"""Transformers with known insides: m of one shape as one set of tensors, recording only what is asked for."""
+"""Transformers with known insides: m of one architecture as one set of tensors, recording only what is asked for."""
 
 from unbraid.models.attention import ATTENTIONS, Attention, Hopfield, Routed, Softmax
+from unbraid.models.config import PUBLISHED, HeadEvaluation, ModelConfig, ModelTraining, Transformer
 from unbraid.models.feed_forward import FEED_FORWARDS, Dense, FeedForward, RoutedExperts
 from unbraid.models.gauge import FreeEnergy, Gauge, GaugeModels
-from unbraid.models.kinds import MODELS, AnyModel, models_of, start_models
-from unbraid.models.landscape import Landscape, landscape
-from unbraid.models.models import Models, Passed
-from unbraid.models.settings import PUBLISHED, Transformer
-from unbraid.models.shape import Shape
+from unbraid.models.hopfield_energy import HopfieldEnergy, hopfield_energy
+from unbraid.models.models import ForwardOutput, Models
+from unbraid.models.registry import ARCHITECTURES, AnyModel, models_of, start_models
 from unbraid.models.transformer import Transformers
 
 __all__ = [
+    "ARCHITECTURES",
     "ATTENTIONS",
     "FEED_FORWARDS",
-    "MODELS",
     "PUBLISHED",
     "AnyModel",
     "Attention",
     "Dense",
     "FeedForward",
+    "ForwardOutput",
     "FreeEnergy",
     "Gauge",
     "GaugeModels",
+    "HeadEvaluation",
     "Hopfield",
-    "Landscape",
+    "HopfieldEnergy",
+    "ModelConfig",
+    "ModelTraining",
     "Models",
-    "Passed",
     "Routed",
     "RoutedExperts",
-    "Shape",
     "Softmax",
     "Transformer",
     "Transformers",
-    "landscape",
+    "hopfield_energy",
     "models_of",
     "start_models",
 ]

@@ -1,46 +1,112 @@
-"""m models of one shape as one set of stacked tensors: what every kind of transformer has in common.
+"""m models of one architecture as one set of stacked tensors: what all architectures share.
 
-One model is a stack of one. What is recorded is what is used: it is kept as it passes, and only where it is named.
+One model is a stack of one. A forward pass keeps only the activations that are asked for, under TransformerLens' names,
+here with the member axis first:
+
+    blocks.0.hook_resid_pre | hook_resid_mid | hook_resid_post     m b t d     the residual stream
+    blocks.0.hook_attn_out | hook_mlp_out                          m b t d     what is added to it
+    blocks.0.attn.hook_q | hook_k | hook_v                         m b h t e   as the scores use them
+    blocks.0.attn.hook_pattern                                     m b h t s   attention weights
+    blocks.0.attn.hook_z                                           m b h t e   what each head reads
+    blocks.0.attn.hook_result                                      m b h t d   what each head writes
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import torch
 
 from unbraid.axes import Bool, Float, Int, Tensor
-from unbraid.errors import Refusal
-from unbraid.models.attention import Sight
+from unbraid.config import suggest
+from unbraid.errors import UserError
+from unbraid.models.attention import AttentionMask
 from unbraid.models.attention.attention import Named
-from unbraid.models.layers import linear
-from unbraid.models.positions import nearness
-from unbraid.models.shape import Shape
+from unbraid.models.config import ModelConfig
+from unbraid.models.layers import alibi_bias, linear
 
 PADDING = 0
-"""The word that stands where a sequence has ended."""
+"""The token that stands where a sequence has ended."""
 
 
 @dataclass(frozen=True)
-class Passed:
-    """What one pass over a batch leaves."""
+class Recorder:
+    """Keeps the activations that were asked for, as they are made."""
+
+    asked: frozenset[str]
+    kept: dict[str, Tensor] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, settings: ModelConfig, names: Collection[str]) -> "Recorder":
+        """One that keeps these; a name that the model does not have is refused."""
+        if unknown := sorted(set(names) - set(settings.hooks())) if names else []:
+            raise UserError(f"there is no '{unknown[0]}' to record; {suggest(unknown[0], settings.hooks())}")
+        return cls(frozenset(names))
+
+    def keep(self, name: str, tensor: Tensor) -> None:
+        if name in self.asked:
+            self.kept[name] = tensor
+
+    def under(self, prefix: str) -> frozenset[str]:
+        """What is asked for below a prefix, without it."""
+        return frozenset(name.removeprefix(prefix) for name in self.asked if name.startswith(prefix))
+
+
+@dataclass(frozen=True)
+class ForwardOutput:
+    """What a forward pass gives."""
 
     resid: Float[Tensor, "m b t d"]
-    """The residual stream as answers are read from it."""
-    sight: Sight
+    """The final residual stream, from which logits are read."""
+    attention_mask: AttentionMask
     recorded: Named
+    """The activations that were asked for, by hook name."""
     costs: Named
     """Costs of the model itself, as load balance, each `m`."""
 
 
 @dataclass(frozen=True)
 class Models(ABC):
-    """The weights of m transformers. Training changes them in place; nothing else does."""
+    """m transformers of one architecture as one set of tensors; one model is a stack of one.
 
-    settings: Shape
+    `start_models` makes untrained ones, `load_models` reads those of a run. `train_model` changes the weights in place;
+    nothing else does. Activations are recorded by TransformerLens' hook names, with the member axis first.
+
+    Parameters
+    ----------
+    settings : Transformer or Gauge
+        The architecture, the same for all members.
+    length : int
+        Tokens of the longest sequence that a model can take.
+    seeds : tuple of int
+        One random seed per member.
+    weights : dict of str to Tensor
+        Every weight by name, with the member axis m first.
+
+    Attributes
+    ----------
+    members : int
+        m, the number of models.
+    words : int
+        The size of the vocabulary.
+
+    Examples
+    --------
+    >>> import torch, unbraid as ub
+    >>> config = ub.Transformer(d_model=8, heads=2, d_ff=8)
+    >>> models = ub.start_models(config, vocabulary=5, length=4, classes=3, seeds=[0, 1])
+    >>> output = models.forward(torch.tensor([[1, 2, 3]]), record=["blocks.1.attn.hook_pattern"])
+    >>> output.resid.shape  # member, sequence, token, d_model
+    torch.Size([2, 1, 3, 8])
+    >>> output.recorded["blocks.1.attn.hook_pattern"].shape  # member, sequence, head, query, key
+    torch.Size([2, 1, 2, 3, 3])
+    >>> models.read(output, asked=torch.tensor([[2]])).shape  # logits at token 2: member, sequence, question, class
+    torch.Size([2, 1, 1, 3])
+    """
+
+    settings: ModelConfig
     length: int
-    """Of the longest sequence."""
     seeds: tuple[int, ...]
     weights: Named
 
@@ -49,79 +115,109 @@ class Models(ABC):
         self,
         tokens: Int[Tensor, "b t"],
         record: Collection[str] = (),
-        silence: Iterable[tuple[int, int]] = (),
+        ablate_heads: Iterable[tuple[int, int]] = (),
         step: int | None = None,
-    ) -> Passed:
-        """Pass over a batch; `silence` zeroes what (layer, head) read; `step` is that of a training, which drops."""
+    ) -> ForwardOutput:
+        """Run a batch through every member.
+
+        Parameters
+        ----------
+        tokens : integer Tensor, shape (b, t)
+            Token ids; 0 is padding, at the right.
+        record : collection of str
+            The hooks whose activations to record; `settings.hooks()` lists them.
+        ablate_heads : iterable of (layer, head)
+            Heads whose output is set to zero.
+        step : int, optional
+            The training step, which seeds dropout. None: no dropout.
+
+        Returns
+        -------
+        ForwardOutput
+            `resid`, the final residual stream (m, b, t, d); `recorded`, a dict of activations by hook; and `costs`, the
+            model's own loss terms, each (m,).
+        """
 
     @property
     @abstractmethod
     def words(self) -> int:
-        """How many the vocabulary has."""
+        """The size of the vocabulary."""
 
     def parameters(self) -> Named:
         """What gradients may change, by name."""
         return dict(self.weights)
 
     def with_parameters(self, parameters: Named) -> Self:
+        """The same models with other weights."""
         return replace(self, weights=parameters)
 
-    def leaves(self) -> Self:
-        """The same tensors, seen by autograd."""
+    def requires_grad_copy(self) -> Self:
+        """The same tensors as leaves of autograd."""
         return self.with_parameters({name: p.detach().requires_grad_() for name, p in self.weights.items()})
 
     def member(self, index: int) -> Self:
         """One member, as a stack of one."""
-        own = {name: p[index : index + 1] for name, p in self.weights.items()}
-        return replace(self, seeds=self.seeds[index : index + 1], weights=own)
+        weights = {name: p[index : index + 1] for name, p in self.weights.items()}
+        return replace(self, seeds=self.seeds[index : index + 1], weights=weights)
 
     @property
     def members(self) -> int:
         return len(self.seeds)
 
-    def read(self, passed: Passed, asked: Int[Tensor, "b q"]) -> Float[Tensor, "m b q c"]:
-        """Logits of the answers to each question of each story."""
+    def read(self, output: ForwardOutput, asked: Int[Tensor, "b q"]) -> Float[Tensor, "m b q c"]:
+        """Read the logits of the answers.
+
+        Parameters
+        ----------
+        output : ForwardOutput
+            What `forward` returned.
+        asked : integer Tensor, shape (b, q)
+            The position of each question's last token.
+
+        Returns
+        -------
+        Tensor, shape (m, b, q, classes)
+        """
         if self.settings.readout == "mean":
-            mask = passed.sight.mask[:, :, None].to(passed.resid.dtype)
-            rows = (passed.resid * mask).sum(2) / mask.sum(1)
+            mask = output.attention_mask.token_mask[:, :, None].to(output.resid.dtype)
+            rows = (output.resid * mask).sum(2) / mask.sum(1)
             rows = rows[:, :, None, :].expand(-1, -1, asked.shape[1], -1)
         else:
-            places = asked[None, :, :, None].expand(self.members, -1, -1, passed.resid.shape[-1])
-            rows = passed.resid.gather(2, places)
+            index = asked[None, :, :, None].expand(self.members, -1, -1, output.resid.shape[-1])
+            rows = output.resid.gather(2, index)
         return linear(rows, self.weights["answer.weight"], self.weights.get("answer.bias"))
 
-    def sight(self, tokens: Int[Tensor, "b t"], near: bool) -> Sight:
-        """Who may see whom; tokens that the model cannot take are refused."""
-        self._refuse(tokens)
+    def attention_mask(self, tokens: Int[Tensor, "b t"], alibi: bool) -> AttentionMask:
+        """Which tokens attend to which; tokens that the model cannot take are refused."""
+        self._check_tokens(tokens)
         mask: Bool[Tensor, "b t"] = tokens != PADDING
         mask[:, 0] = True  # so that a story without a word is no division by zero
-        if not near:
-            return Sight(self.settings.causal, mask)
+        if not alibi:
+            return AttentionMask(self.settings.causal, mask)
         length = mask.shape[1]
-        return Sight(
-            self.settings.causal, mask, nearness(self.length, self.settings.heads_a_layer)[:, :length, :length]
-        )
+        bias = alibi_bias(self.length, self.settings.heads_per_layer)[:, :length, :length]
+        return AttentionMask(self.settings.causal, mask, bias)
 
-    def audible(self, silence: Iterable[tuple[int, int]]) -> Mapping[int, Tensor]:
-        """Of each layer with a silenced head: which heads are heard."""
-        heard: dict[int, Tensor] = {}
-        for layer, head in silence:
-            if not (0 <= layer < self.settings.layers and 0 <= head < self.settings.heads_a_layer):
-                raise Refusal(
-                    f"head {head} of layer {layer} was to be silenced; the model has {self.settings.layers} layers of "
-                    f"{self.settings.heads_a_layer} heads; accepted: layer and head counted from 0"
+    def head_mask(self, ablate_heads: Iterable[tuple[int, int]]) -> Mapping[int, Tensor]:
+        """Of each layer with an ablated head: 0 for those, 1 for the others."""
+        masks: dict[int, Tensor] = {}
+        for layer, head in ablate_heads:
+            if not (0 <= layer < self.settings.layers and 0 <= head < self.settings.heads_per_layer):
+                raise UserError(
+                    f"head {head} of layer {layer} was to be ablated; the model has {self.settings.layers} layers of "
+                    f"{self.settings.heads_per_layer} heads; accepted: layer and head counted from 0"
                 )
-            heard.setdefault(layer, torch.ones(self.settings.heads_a_layer))[head] = 0
-        return heard
+            masks.setdefault(layer, torch.ones(self.settings.heads_per_layer))[head] = 0
+        return masks
 
-    def _refuse(self, tokens: Int[Tensor, "b t"]) -> None:
+    def _check_tokens(self, tokens: Int[Tensor, "b t"]) -> None:
         if tokens.shape[1] > self.length:
-            raise Refusal(
+            raise UserError(
                 f"a sequence of {tokens.shape[1]} tokens was given to a model of {self.length} positions; "
                 f"accepted: at most {self.length} tokens"
             )
         if tokens.numel() and not 0 <= int(tokens.min()) <= int(tokens.max()) < self.words:
             wrong = next(word for word in tokens.flatten().tolist() if not 0 <= word < self.words)
-            raise Refusal(
+            raise UserError(
                 f"the word {wrong} was given to a model of {self.words} words; accepted: 0 to {self.words - 1}"
             )

@@ -6,10 +6,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.typing import LineStyleType
 
-from unbraid.statistics import estimate
+from unbraid.metrics.intervals import estimate
 
 MOST_POINTS = 40
-"""An interval is resampled at each point: more could not be told apart on so small a plot."""
+"""An interval is resampled at each point: more could not be distinguished on so small a plot."""
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,14 @@ from typing import Literal
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as MatplotlibFigure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from matplotlib.typing import LineStyleType
 
-from unbraid.reports.findings import Findings, Setting
+from unbraid.reports.run_results import RunResults, Setting
+from unbraid.reports.words import describe_metric
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D1F")
 """Okabe and Ito's, with a darker ochre for their yellow, which vanishes on white."""
@@ -44,8 +45,8 @@ WIDTH, HEIGHT = 4.7, 3.5
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A drawn figure: its file name without ending, its PNG, and what it shows in words for who cannot see it."""
+class Figure:
+    """A drawn image: its file name without ending, its PNG, and what it shows in words for who cannot see it."""
 
     name: str
     png: bytes
@@ -55,32 +56,32 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Plate:
+class Section:
     """Pictures that belong together, under one heading, with a caption on what to see and what the axes are."""
 
     heading: str
     caption: str
-    pictures: list[Picture]
+    figures: list[Figure]
     numbers: str = ""
     """What stands under the caption, as HTML."""
 
 
-def blank(source: str, height: float = HEIGHT) -> tuple[Figure, Axes]:
+def blank(source: str, height: float = HEIGHT) -> tuple[MatplotlibFigure, Axes]:
     """A figure with one plot that fits half a desk screen or a whole phone; `source` says in a corner whence it is."""
     figure = _sheet(height)
     axes = figure.add_subplot()
-    _dress(axes, SMALL)
+    _style_axes(axes, SMALL)
     figure.suptitle(plain(short(source, 64)), fontsize=7.5, color=GREY, x=0.99, ha="right")
     return figure, axes
 
 
-def blank_panels(source: str, title: str, amount: int, height: float) -> tuple[Figure, list[Axes]]:
+def blank_panels(source: str, title: str, amount: int, height: float) -> tuple[MatplotlibFigure, list[Axes]]:
     """A figure of so many small plots on the same axes, two in a row, each of this height, under one title."""
     rows = -(-amount // 2)
     figure = _sheet(1.3 + rows * height)
     every = figure.subplots(rows, 2, sharex=True, sharey=True, squeeze=False).ravel().tolist()
     for axes in every:
-        _dress(axes, SMALLER)
+        _style_axes(axes, SMALLER)
     if amount % 2:
         every.pop().set_axis_off()
         every[-2].tick_params(labelbottom=True)
@@ -89,13 +90,13 @@ def blank_panels(source: str, title: str, amount: int, height: float) -> tuple[F
     return figure, every
 
 
-def blank_grid(source: str, title: str, amount: int, columns: int, side: float) -> tuple[Figure, list[Axes]]:
+def blank_grid(source: str, title: str, amount: int, columns: int, side: float) -> tuple[MatplotlibFigure, list[Axes]]:
     """A figure of so many small square plots, so many in a row, each of this side, under one title."""
     rows = -(-amount // columns)
     figure = _sheet(0.9 + rows * side, 0.5 + columns * side)
     every = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
     for axes in every:
-        _dress(axes, SMALLER)
+        _style_axes(axes, SMALLER)
     for axes in every[amount:]:
         axes.set_axis_off()
     figure.text(0.99, 0.998, plain(short(source, 64)), fontsize=7.5, color=GREY, ha="right", va="top")
@@ -103,12 +104,12 @@ def blank_grid(source: str, title: str, amount: int, columns: int, side: float) 
     return figure, every[:amount]
 
 
-def blank_columns(source: str, title: str, amount: int, height: float) -> tuple[Figure, list[Axes]]:
+def blank_columns(source: str, title: str, amount: int, height: float) -> tuple[MatplotlibFigure, list[Axes]]:
     """A wide figure of so many plots in one row on the same axes, under one title."""
     figure = _sheet(height, 2 * WIDTH)
     every = figure.subplots(1, amount, sharex=True, sharey=True, squeeze=False).ravel().tolist()
     for axes in every:
-        _dress(axes, SMALLER)
+        _style_axes(axes, SMALLER)
         axes.spines["left"].set_visible(False)
         axes.tick_params(axis="y", length=0)
     figure.text(0.99, 0.995, plain(short(source, 64)), fontsize=7.5, color=GREY, ha="right", va="top")
@@ -116,14 +117,14 @@ def blank_columns(source: str, title: str, amount: int, height: float) -> tuple[
     return figure, every
 
 
-def _sheet(height: float, width: float = WIDTH) -> Figure:
+def _sheet(height: float, width: float = WIDTH) -> MatplotlibFigure:
     layout = ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.07)
-    figure = Figure(figsize=(width, height), dpi=DPI, layout=layout, facecolor="white")
+    figure = MatplotlibFigure(figsize=(width, height), dpi=DPI, layout=layout, facecolor="white")
     FigureCanvasAgg(figure)
     return figure
 
 
-def _dress(axes: Axes, size: float) -> None:
+def _style_axes(axes: Axes, size: float) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=size)
     axes.grid(True, color="#e6e6e6", linewidth=0.7)
@@ -145,7 +146,7 @@ def make_log(axes: Axes, which: Literal["x", "y"], low: float, high: float) -> N
     axis.set_minor_formatter(NullFormatter())
 
 
-def key(figure: Figure, handles: Sequence[Line2D], wide: bool = False) -> None:
+def key(figure: MatplotlibFigure, handles: Sequence[Line2D], wide: bool = False) -> None:
     """The legend, under the plot, in two columns where the words are short; under a wide one in one row."""
     longest = max((len(str(handle.get_label())) for handle in handles), default=0)
     columns = len(handles) if wide else 2 if longest <= 22 and len(handles) > 1 else 1
@@ -156,32 +157,35 @@ def key(figure: Figure, handles: Sequence[Line2D], wide: bool = False) -> None:
 
 
 @dataclass(frozen=True)
-class Look:
-    """How a setting is drawn in every figure; colour, dashes and marker each tell it apart alone."""
+class Style:
+    """How a setting is drawn in every figure; colour, dashes and marker each identify it alone."""
 
     colour: str
     dashes: LineStyleType
     marker: str
 
 
-def look_at(place: int) -> Look:
+def style_at(place: int) -> Style:
     """After eight places colours come again, with other dashes and markers."""
     again, place = divmod(place, len(COLOURS))
     other = (place + again) % len(COLOURS)
-    return Look(COLOURS[place], DASHES[other], MARKERS[other])
+    return Style(COLOURS[place], DASHES[other], MARKERS[other])
 
 
-def look(findings: Findings, setting: Setting) -> Look:
+def setting_style(results: RunResults, setting: Setting) -> Style:
     """The same for one setting in every figure; those that have no line of their own are plain dots."""
-    if findings.is_line:
-        return look_at(setting.index)
-    if setting not in findings.drawn:
-        return Look(GREY, "-", "o")
-    place = findings.drawn.index(setting)
-    return Look(COLOURS[place], DASHES[place], MARKERS[place])
+    if setting not in results.drawn:
+        return Style(GREY, "-", "o")
+    place = results.drawn.index(setting)
+    return Style(COLOURS[place], DASHES[place], MARKERS[place])
 
 
-def handle(drawn: Look, label: str, marker: bool = False) -> Line2D:
+def index_style(_results: RunResults, setting: Setting) -> Style:
+    """By its place among all settings: for figures in which every setting has a row."""
+    return style_at(setting.index)
+
+
+def handle(drawn: Style, label: str, marker: bool = False) -> Line2D:
     """The legend entry of a setting."""
     shape = drawn.marker if marker else ""
     return Line2D([], [], color=drawn.colour, linestyle=drawn.dashes, linewidth=2.2, marker=shape, label=plain(label))
@@ -206,14 +210,14 @@ def shared(settings: Sequence[Setting], metric: str, which: str) -> list[tuple[f
     return [(low, f"lowest {which}"), (high, f"highest {which}")]
 
 
-def left_out(findings: Findings, shown: Sequence[Setting]) -> str:
+def left_out(results: RunResults, shown: Sequence[Setting]) -> str:
     """Say when not every setting is drawn."""
-    if len(shown) == len(findings.settings):
+    if len(shown) == len(results.settings):
         return ""
-    leading = "MMCS" if findings.leading == "mmcs" else findings.leading.replace("_", " ")
+    leading = describe_metric(results.leading).label
     return (
-        f" Drawn: {len(shown)} of the {len(findings.settings)} settings, spread evenly from the highest {leading} to "
-        "the lowest; the table has all."
+        f" Drawn: {len(shown)} of the {len(results.settings)} settings, spread evenly from the best {leading} to the "
+        "worst; the table has all."
     )
 
 
@@ -226,7 +230,7 @@ def plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def png(figure: Figure) -> bytes:
+def png(figure: MatplotlibFigure) -> bytes:
     buffer = io.BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)  # a run may be named in any script

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unbraid.reports.canvas import GREY, SMALL, SMALLER, Picture, blank_columns, key, look, plain, png, short
-from unbraid.reports.findings import MOST_ROWS, Findings, Score, Setting, finite
+from unbraid.reports.canvas import GREY, SMALL, SMALLER, Figure, blank_columns, index_style, key, plain, png, short
+from unbraid.reports.run_results import MOST_ROWS, RunResults, Score, Setting, finite
 from unbraid.reports.score_figures import draw_row, row_key
 from unbraid.reports.words import estimate, number
 
@@ -32,24 +32,24 @@ class Words:
     ceiling: str = "ceiling"
 
 
-def rows_of(findings: Findings) -> list[Setting]:
+def rows_of(results: RunResults) -> list[Setting]:
     """The settings there is room for."""
-    return findings.settings if len(findings.settings) <= MOST_ROWS else findings.drawn
+    return results.settings if len(results.settings) <= MOST_ROWS else results.drawn
 
 
-def draw_columns(findings: Findings, name: str, title: str, columns: Sequence[Column], words: Words) -> Picture:
-    settings = rows_of(findings)
-    figure, every = blank_columns(findings.source, title, len(columns), HIGH + ROW * len(settings))
+def draw_columns(results: RunResults, name: str, title: str, columns: Sequence[Column], words: Words) -> Figure:
+    settings = rows_of(results)
+    figure, every = blank_columns(results.source, title, len(columns), HIGH + ROW * len(settings))
     limits = _limits([score for column in columns for score in column.scores.values()])
     for axes, column in zip(every, columns, strict=True):
         across = axes.get_yaxis_transform()
         axes.hlines(-np.arange(len(settings)), 0, 1, "#f0f0f0", linewidth=7, zorder=0, transform=across)
         for row, setting in enumerate(settings):
             if score := column.scores.get(setting.index):
-                draw_row(axes, -float(row), look(findings, setting), score, half=0.3, size=6.5)
-                told = number(column.metric, score.value).replace("0.", ".", 1)
+                draw_row(axes, -float(row), index_style(results, setting), score, half=0.3, size=6.5)
+                described = number(column.metric, score.value).replace("0.", ".", 1)
                 axes.text(
-                    1.0, -row, told, fontsize=SMALLER - 0.6, color=GREY, va="center", ha="right", transform=across
+                    1.0, -row, described, fontsize=SMALLER - 0.6, color=GREY, va="center", ha="right", transform=across
                 )
         axes.set_title(plain(column.name), fontsize=SMALL, fontweight="bold", loc="left")
         axes.set(xlim=limits, ylim=(0.5 - len(settings), 0.5), xticks=[0, 0.5, 1])
@@ -63,10 +63,12 @@ def draw_columns(findings: Findings, name: str, title: str, columns: Sequence[Co
         row_key([score for column in columns for score in column.scores.values()], words.chance, words.ceiling),
         wide=True,
     )
-    return Picture(name, png(figure), f"Dot plots: {'. '.join(_told(column, settings) for column in columns)}.", True)
+    return Figure(
+        name, png(figure), f"Dot plots: {'. '.join(_described(column, settings) for column in columns)}.", True
+    )
 
 
-def _told(column: Column, settings: Sequence[Setting]) -> str:
+def _described(column: Column, settings: Sequence[Setting]) -> str:
     each = [
         f"{one.label} {estimate(column.metric, column.scores[one.index])}"
         for one in settings

@@ -2,34 +2,32 @@
 
 import json
 
-from unbraid.reports.canvas import INK, SIGNS, Picture, Plate, blank, name_axes, png
-from unbraid.reports.findings import Findings, Setting
-from unbraid.reports.forest_figures import row_look
+from unbraid.metrics.intervals import Difference, paired_difference
+from unbraid.reports.canvas import INK, SIGNS, Figure, Section, blank, name_axes, png
+from unbraid.reports.forest_figures import row_style
+from unbraid.reports.run_results import RunResults, Setting
 from unbraid.reports.score_figures import name_row
 from unbraid.reports.tasks import Row, Task, tasks
-from unbraid.reports.words import interval, number, wording
-from unbraid.statistics import Difference, paired_difference
+from unbraid.reports.words import describe_metric, interval, number
 
 COSTS = ("accuracy", "support_best")
 
 
-def costs(findings: Findings) -> Plate:
-    """A picture a score and task: a row for every setting that is not of the first case."""
-    found = tasks(findings) if findings.is_taught and len(findings.config.get("cases", {})) > 1 else []
-    pictures = [
-        picture for metric in COSTS for task in found if (picture := _picture(findings, task, metric)) is not None
-    ]
-    first = next(iter(findings.config.get("cases", {})), "")
+def costs(results: RunResults) -> Section:
+    """A figure a score and task: a row for every setting that is not of the first case."""
+    found = tasks(results) if len(results.config.get("cases", {})) > 1 else []
+    figures = [figure for metric in COSTS for task in found if (figure := _figure(results, task, metric)) is not None]
+    first = next(iter(results.config.get("cases", {})), "")
     caption = (
         f"Each row is a setting minus {first} with everything else equal, paired by replicate: mean and 95 % interval. "
         "▲ higher, ▼ lower, ○ undecided: the interval holds 0, or there are fewer than five pairs."
     )
-    return Plate(f"Differences from {first}, all else equal", caption, pictures)
+    return Section(f"Differences from {first}, all else equal", caption, figures)
 
 
-def differences(findings: Findings, task: Task, metric: str) -> list[tuple[Row, Difference]]:
+def differences(results: RunResults, task: Task, metric: str) -> list[tuple[Row, Difference]]:
     """Every row of a task whose setting has a partner in the first case."""
-    first = next(iter(findings.config["cases"]))
+    first = next(iter(results.config["cases"]))
     partners = {_rest(row.setting): row.setting for row in task.rows if row.setting.swept.get("case") == first}
     return [
         (row, paired_difference(_members(row.setting, metric), _members(partner, metric)))
@@ -48,24 +46,24 @@ def _members(setting: Setting, metric: str) -> dict[str, float]:
     return {replicate: value for replicate, value in pairs if value is not None}
 
 
-def _picture(findings: Findings, task: Task, metric: str) -> Picture | None:
-    rows = [(row, one) for row, one in differences(findings, task, metric) if one.pairs]
+def _figure(results: RunResults, task: Task, metric: str) -> Figure | None:
+    rows = [(row, one) for row, one in differences(results, task, metric) if one.pairs]
     if not rows:
         return None
-    figure, axes = blank(findings.source, height=1.5 + 0.46 * len(rows))
+    figure, axes = blank(results.source, height=1.5 + 0.46 * len(rows))
     axes.axvline(0, color=INK, linewidth=1.1, zorder=1)
-    told: list[str] = []
+    described: list[str] = []
     for place, (row, one) in enumerate(rows):
-        y, mean, look = -float(place), one.estimate, row_look(row)
+        y, mean, style = -float(place), one.estimate, row_style(row)
         value = f"{number(metric, mean.value, True)} {SIGNS[one.verdict]}"
         name_row(axes, y, row.name, value)
         if mean.interval is not None:
-            axes.plot(mean.interval, [y, y], color=look.colour, linewidth=2.6, solid_capstyle="butt")
-        axes.plot([mean.value], [y], look.marker, color=look.colour, markersize=8, markeredgecolor="white")
-        told.append(f"{row.name} {number(metric, mean.value, True)} {interval(metric, mean.interval, True)}")
+            axes.plot(mean.interval, [y, y], color=style.colour, linewidth=2.6, solid_capstyle="butt")
+        axes.plot([mean.value], [y], style.marker, color=style.colour, markersize=8, markeredgecolor="white")
+        described.append(f"{row.name} {number(metric, mean.value, True)} {interval(metric, mean.interval, True)}")
     axes.set(ylim=(0.5 - len(rows), 0.65), yticks=[])
     axes.spines["left"].set_visible(False)
     axes.margins(x=0.08)
-    heading = wording(metric).heading
+    heading = describe_metric(metric).label
     name_axes(axes, f"{heading}: {task.name}", f"difference in {heading.lower()}", "")
-    return Picture(f"cost-{metric}-{task.slug}", png(figure), f"Differences on {task.name}: {'; '.join(told)}.")
+    return Figure(f"cost-{metric}-{task.slug}", png(figure), f"Differences on {task.name}: {'; '.join(described)}.")

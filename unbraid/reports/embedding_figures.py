@@ -3,32 +3,32 @@
 import numpy as np
 from matplotlib.colors import LogNorm
 
-from unbraid.reports.canvas import SMALL, Picture, Plate, blank, name_axes, plain, png, short
-from unbraid.reports.findings import Findings, Setting
+from unbraid.reports.canvas import SMALL, Figure, Section, blank, name_axes, plain, png, short
+from unbraid.reports.run_results import RunResults, Setting
 from unbraid.reports.words import number
 
 EMPTY = "#c2c2c2"
 
 
-def embeddings(findings: Findings) -> Plate:
-    """A picture a setting, of its first replicate."""
-    pictures = [_picture(findings, setting, place) for place, setting in enumerate(findings.drawn)]
+def embeddings(results: RunResults) -> Section:
+    """A figure a setting, of its first replicate."""
+    figures = [_figure(results, setting, place) for place, setting in enumerate(results.drawn)]
     caption = (
         "Each point is a sample, near those it is like (t-SNE; the axes have no unit). Colour: which of the planted "
         "features fires strongest in it, the first being the most frequent (log scale); grey: nothing fires. Evenness "
         "is 1 where points lie as evenly as uniform ones; clusters are HDBSCAN's, of the points that are not empty. "
         "First replicate of each setting."
     )
-    return Plate("The samples in the plane", caption, [picture for picture in pictures if picture])
+    return Section("The samples in the plane", caption, [figure for figure in figures if figure])
 
 
-def _picture(findings: Findings, setting: Setting, place: int) -> Picture | None:
+def _figure(results: RunResults, setting: Setting, place: int) -> Figure | None:
     stack, position = setting.places[0]
-    tables = findings.tables[stack]
+    tables = results.tables[stack]
     if f"points.{position}" not in tables:
         return None
     points, strongest = tables[f"points.{position}"], tables[f"strongest.{position}"]
-    figure, axes = blank(findings.source, height=4.3)
+    figure, axes = blank(results.source, height=4.3)
     axes.grid(False)
     axes.set(xticks=[], yticks=[], aspect="equal")
     axes.spines[["left", "bottom"]].set_visible(False)
@@ -49,4 +49,4 @@ def _picture(findings: Findings, setting: Setting, place: int) -> Picture | None
     name_axes(axes, short(setting.label), "", "")
     axes.set_xlabel(plain(" · ".join(said)), fontsize=SMALL)
     alt = f"{setting.label}: t-SNE of {len(points)} samples; {', '.join(said)}."
-    return Picture(f"embedding-{place + 1}", png(figure), alt)
+    return Figure(f"embedding-{place + 1}", png(figure), alt)

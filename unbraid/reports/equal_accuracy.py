@@ -1,26 +1,26 @@
 """Verdicts at equal accuracy: settings are compared only where their models answer equally well."""
 
-from unbraid.config import Tree
+from unbraid.config import JsonDict
 from unbraid.reports import markup
-from unbraid.reports.canvas import SIGNS
+from unbraid.reports.canvas import SIGNS, Section
 from unbraid.reports.equality import EQUAL, MARGIN, NO_VERDICT, THE_SAME, equality, is_nothing
-from unbraid.reports.findings import Findings
 from unbraid.reports.markup import Group
-from unbraid.reports.words import MISSING, interval, number, wording
+from unbraid.reports.run_results import RunResults
+from unbraid.reports.words import MISSING, describe_metric, interval, number
 
-COMPARED = ("recovery", "recovery_share", "probe", "dci_disentanglement", "factors_recovered")
+COMPARED = ("phi", "phi_share", "probe", "dci_disentanglement", "factors_recovered")
 
 
-def equal_accuracy(findings: Findings, level: int) -> str:
+def equal_accuracy(results: RunResults) -> Section:
     """A row a setting after the first; nothing where there is one setting, or nothing was compared."""
-    found = {(one["setting"], one["metric"]): one for one in findings.differences}
+    found = {(one["setting"], one["metric"]): one for one in results.differences}
     kept = [metric for metric in COMPARED if any(metric == name for _, name in found)]
-    places = [place for place in range(len(findings.settings)) if any(place == setting for setting, _ in found)]
+    places = [place for place in range(len(results.settings)) if any(place == setting for setting, _ in found)]
     if not kept or not places:
-        return ""
-    rows = [_row(findings, place, found, kept) for place in places]
-    head = ("setting", "Accuracy", *(wording(metric).heading for metric in kept))
-    references = dict.fromkeys(findings.settings[one["reference"]].label for one in findings.differences)
+        return Section("", "", [])
+    rows = [_row(results, place, found, kept) for place in places]
+    head = ("setting", "Accuracy", *(describe_metric(metric).label for metric in kept))
+    references = dict.fromkeys(results.settings[one["reference"]].label for one in results.differences)
     alike = ", whichever is alike in all but its case" if len(references) > 1 else ""
     meaning = (
         f"Each setting minus {' or '.join(references)}{alike}, paired by replicate: verdict, mean and 95 % interval. "
@@ -29,17 +29,17 @@ def equal_accuracy(findings: Findings, level: int) -> str:
         "interval holds 0, or there are fewer than five pairs."
     )
     table = markup.table("At equal accuracy", head, [Group(rows)], sentences=head[1:], tight=True)
-    return markup.heading(level, "At equal accuracy") + markup.paragraph(meaning) + table
+    return Section("At equal accuracy", meaning, [], table)
 
 
-def _row(findings: Findings, place: int, found: dict[tuple[int, str], Tree], metrics: list[str]) -> list[str]:
+def _row(results: RunResults, place: int, found: dict[tuple[int, str], JsonDict], metrics: list[str]) -> list[str]:
     accuracy = found.get((place, "accuracy"))
     equal = equality(accuracy)
     cells = [_cell(found.get((place, metric)), equal) for metric in metrics]
-    return [findings.settings[place].label, f"{equal}: {_by(accuracy)}".removesuffix(f": {MISSING}"), *cells]
+    return [results.settings[place].label, f"{equal}: {_by(accuracy)}".removesuffix(f": {MISSING}"), *cells]
 
 
-def _cell(difference: Tree | None, equal: str) -> str:
+def _cell(difference: JsonDict | None, equal: str) -> str:
     if difference is None:
         return MISSING
     if is_nothing(difference):
@@ -48,7 +48,7 @@ def _cell(difference: Tree | None, equal: str) -> str:
     return f"{said}: {_by(difference)}"
 
 
-def _by(difference: Tree | None) -> str:
+def _by(difference: JsonDict | None) -> str:
     """The mean, and the interval in one piece."""
     if difference is None:
         return MISSING

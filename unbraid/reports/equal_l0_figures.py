@@ -7,14 +7,16 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.typing import LineStyleType
 
+from unbraid.metrics.intervals import Estimate, estimate
+from unbraid.reports.ablation import Ablation, Case, read_ablation, shared_l0
 from unbraid.reports.canvas import (
     COLOURS,
     GREY,
     INK,
     SMALL,
     SMALLER,
-    Picture,
-    Plate,
+    Figure,
+    Section,
     blank,
     key,
     name_axes,
@@ -22,11 +24,9 @@ from unbraid.reports.canvas import (
     png,
     short,
 )
-from unbraid.reports.findings import Findings, finite
-from unbraid.reports.ladder import Case, Ladder, read_ladder, shared_l0
+from unbraid.reports.run_results import RunResults, finite
 from unbraid.reports.score_figures import CHANCE
-from unbraid.reports.words import interval, number, wording, wording_of
-from unbraid.statistics import Estimate, estimate
+from unbraid.reports.words import describe_metric, describe_metric_of, interval, number
 
 WARNING = (
     "SAEBench warns: absorption needs a language model of at least 1B parameters and a dictionary of at least 16k "
@@ -45,7 +45,7 @@ class Bar:
     ceiling: float | None
 
 
-def bars(ladder: Ladder, cases: Sequence[Case], metric: str, l0: float) -> list[Bar]:
+def bars(ablation: Ablation, cases: Sequence[Case], metric: str, l0: float) -> list[Bar]:
     """Each case's score at this L0, over seeds."""
     found: list[Bar] = []
     for case in cases:
@@ -53,33 +53,33 @@ def bars(ladder: Ladder, cases: Sequence[Case], metric: str, l0: float) -> list[
         known = values if len(finite(values)) == len(values) else []
         scores = [one.scores[metric] for one in case.settings if metric in one.scores]
         chance, ceiling = ([getattr(score, side) for score in scores] for side in ("chance", "ceiling"))
-        found.append(Bar(ladder.title(case), estimate(known) if known else None, _mean(chance), _mean(ceiling)))
+        found.append(Bar(ablation.title(case), estimate(known) if known else None, _mean(chance), _mean(ceiling)))
     return found
 
 
-def correlations(findings: Findings) -> Plate:
-    """How much the most alike features of each rung are correlated; the seed's feature_correlations."""
-    ladder = read_ladder(findings)
-    groups = {"each rung adds one": ladder.rungs} if ladder and ladder.rungs else {}
+def correlations(results: RunResults) -> Section:
+    """How much the most alike features of each step are correlated (feature_correlations of the mechanisms study)."""
+    ablation = read_ablation(results)
+    groups = {"each step adds one": ablation.steps} if ablation and ablation.steps else {}
     caption = (
-        "How strongly the features that fire most alike are correlated, for every rung of the ladder. "
+        "How strongly the features that fire most alike are correlated, for every step of the cumulative ablation. "
         + _how_to_read("the truth itself, whose features are correlated too where a world plants it")
     )
-    return Plate(
-        "Feature correlations", caption, _pictures(findings, ladder, groups, "correlation", "feature_correlations")
+    return Section(
+        "Feature correlations", caption, _figures(results, ablation, groups, "correlation", "feature_correlations")
     )
 
 
-def absorbed(findings: Findings) -> Plate:
+def absorbed(results: RunResults) -> Section:
     """How often children absorb their parents, in every case."""
-    ladder = read_ladder(findings)
-    groups = ladder.groups() if ladder else {}
+    ablation = read_ablation(results)
+    groups = ablation.groups() if ablation else {}
     caption = (
         "How often a child's match stands in for its parent's, which is silent; lower is better. "
         + _how_to_read("the truth itself, 0")
         + f" {WARNING}"
     )
-    return Plate("Absorption at equal L0", caption, _pictures(findings, ladder, groups, "absorption", "absorption"))
+    return Section("Absorption at equal L0", caption, _figures(results, ablation, groups, "absorption", "absorption"))
 
 
 def _how_to_read(ceiling: str) -> str:
@@ -91,23 +91,23 @@ def _how_to_read(ceiling: str) -> str:
     )
 
 
-def _pictures(
-    findings: Findings, ladder: Ladder | None, groups: dict[str, list[Case]], metric: str, name: str
-) -> list[Picture]:
-    if ladder is None:
+def _figures(
+    results: RunResults, ablation: Ablation | None, groups: dict[str, list[Case]], metric: str, name: str
+) -> list[Figure]:
+    if ablation is None:
         return []
-    l0 = shared_l0(list(ladder.cases.values()), metric, ladder.plain)
+    l0 = shared_l0(list(ablation.cases.values()), metric, ablation.plain)
     if l0 is None:
         return []
     several = len(groups) > 1
     return [
-        _picture(findings, metric, f"{name}-{place}" if several else name, title, bars(ladder, cases, metric, l0), l0)
+        _figure(results, metric, f"{name}-{place}" if several else name, title, bars(ablation, cases, metric, l0), l0)
         for place, (title, cases) in enumerate(groups.items(), 1)
     ]
 
 
-def _picture(findings: Findings, metric: str, name: str, title: str, rows: Sequence[Bar], l0: float) -> Picture:
-    figure, axes = blank(findings.source, height=1.75 + 0.42 * len(rows))
+def _figure(results: RunResults, metric: str, name: str, title: str, rows: Sequence[Bar], l0: float) -> Figure:
+    figure, axes = blank(results.source, height=1.75 + 0.42 * len(rows))
     across = axes.get_yaxis_transform()
     for row, bar in enumerate(rows):
         size = SMALL if len(bar.title) <= 34 else SMALLER
@@ -118,13 +118,13 @@ def _picture(findings: Findings, metric: str, name: str, title: str, rows: Seque
     axes.set(ylim=(0.5 - len(rows), 0.62), yticks=[])
     axes.margins(x=0.05)
     axes.set_xlim(left=-0.02 * axes.get_xlim()[1])
-    heading = wording(metric).heading
-    better = wording_of(metric, findings.settings).better
+    heading = describe_metric(metric).label
+    better = describe_metric_of(metric, results.settings).direction
     unit = f" ({better})" if better else ""
     name_axes(axes, f"{heading} at L0 {l0:.3g}: {title}", f"{heading} at L0 {l0:.3g}{unit}", "")
     key(figure, _key(rows))
-    told = "; ".join(f"{bar.title} {_said(metric, bar)}" for bar in rows)
-    return Picture(name, png(figure), f"Bars of {heading} at L0 {l0:.3g}, {title}: {told}.")
+    described = "; ".join(f"{bar.title} {_said(metric, bar)}" for bar in rows)
+    return Figure(name, png(figure), f"Bars of {heading} at L0 {l0:.3g}, {title}: {described}.")
 
 
 def draw_bar(axes: Axes, y: float, bar: Bar, colour: str) -> None:

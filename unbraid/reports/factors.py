@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from unbraid.reports.findings import Findings, Score, Setting, finite
-from unbraid.reports.line_words import factor_of
-from unbraid.statistics import estimate
+from unbraid.metrics.intervals import estimate
+from unbraid.reports.matching_words import factor_of
+from unbraid.reports.run_results import RunResults, Score, Setting, finite
 
 TRACKED = " of "
 
@@ -24,9 +24,9 @@ def factor_scores(setting: Setting) -> dict[str, Score]:
     return {group: _mean(scores) for group, scores in found.items()}
 
 
-def members(findings: Findings) -> dict[str, list[str]]:
+def members(results: RunResults) -> dict[str, list[str]]:
     """The groups of the factors of all settings, and the factors in each."""
-    metrics = dict.fromkeys(metric for setting in findings.settings for metric in setting.scores)
+    metrics = dict.fromkeys(metric for setting in results.settings for metric in setting.scores)
     found: dict[str, list[str]] = {}
     for factor in filter(None, map(factor_of, metrics)):
         found.setdefault(group_of(factor), []).append(factor)

@@ -8,31 +8,31 @@ from matplotlib.lines import Line2D
 from unbraid.reports.canvas import (
     HEIGHT,
     SMALL,
-    Look,
-    Picture,
-    Plate,
+    Figure,
+    Section,
+    Style,
     blank,
     handle,
     key,
     left_out,
-    look,
     make_log,
     name_axes,
     png,
+    setting_style,
     short,
 )
-from unbraid.reports.findings import Findings, Setting
+from unbraid.reports.run_results import RunResults, Setting
 
 PIXELS = 128
 """The widest cosine matrix drawn cell by cell; larger ones are drawn in blocks."""
 BINS = 40
 
 
-def cosines(findings: Findings) -> Plate:
+def cosines(results: RunResults) -> Section:
     """Truth against dictionary, matched pairs on the diagonal."""
-    settings = findings.panels
-    pictures = [_cosine_picture(findings, setting, place) for place, setting in enumerate(settings)]
-    tables = [findings.cosines(setting) for setting in settings]
+    settings = results.panels
+    figures = [_cosine_picture(results, setting, place) for place, setting in enumerate(settings)]
+    tables = [results.cosines(setting) for setting in settings]
     uneven = any(table is not None and table.shape[0] != table.shape[1] for table in tables)
     unmatched = "; what has no match comes last, past the dashed line" if uneven else ""
     caption = (
@@ -40,30 +40,32 @@ def cosines(findings: Findings) -> Plate:
         f"match{unmatched}. A perfect dictionary is a bright diagonal on a dark ground: where it is dim a feature was "
         "not found; brightness off it is a learned feature that repeats or mixes true ones. First replicate of each "
         "setting. Cosines below 0 are drawn as 0; where the title says so, a pixel is the largest cosine of a "
-        f"block.{left_out(findings, settings)}"
+        f"block.{left_out(results, settings)}"
     )
-    return Plate("Dictionary against truth", caption, [picture for picture in pictures if picture])
+    return Section("Dictionary against truth", caption, [figure for figure in figures if figure])
 
 
-def firing_rates(findings: Findings) -> Plate:
+def firing_rates(results: RunResults) -> Section:
     """How often learned features fire, beside how often the planted ones do."""
-    settings = findings.drawn
-    truth = "Grey: the planted truth; a dictionary that found it has the same outline. " if findings.is_planted else ""
+    if not results.has("density"):
+        return Section("", "", [])
+    settings = results.drawn
+    truth = "Grey: the planted truth; a dictionary that found it has the same outline. " if results.has_truth else ""
     caption = (
         "How many features of a dictionary (y, mean over replicates) fire how often (x, share of samples, log scale). "
         f"{truth}Features that never fired have no place on a log scale: the legend counts them, as a mean over "
-        f"replicates.{left_out(findings, settings)}"
+        f"replicates.{left_out(results, settings)}"
     )
-    return Plate("Firing rates", caption, [_rates_picture(findings, settings)])
+    return Section("Firing rates", caption, [_rates_picture(results, settings)])
 
 
-def _cosine_picture(findings: Findings, setting: Setting, place: int) -> Picture | None:
-    table = findings.cosines(setting)
+def _cosine_picture(results: RunResults, setting: Setting, place: int) -> Figure | None:
+    table = results.cosines(setting)
     if table is None:
         return None
     true, learned = table.shape
     high, wide = -(-true // PIXELS), -(-learned // PIXELS)
-    figure, axes = blank(findings.source, height=4.3)
+    figure, axes = blank(results.source, height=4.3)
     axes.grid(False)
     axes.spines[["left", "bottom"]].set_visible(False)
     image = _draw_blocks(axes, table, high, wide)
@@ -75,11 +77,11 @@ def _cosine_picture(findings: Findings, setting: Setting, place: int) -> Picture
     name_axes(axes, f"{short(setting.label)}{size}", "learned feature, in matched order", down)
     matched = np.diagonal(table).mean(dtype=float)
     alt = f"{setting.label}: cosines of {true} true with {learned} learned features; {matched:.2f} on the diagonal."
-    return Picture(f"cosines-{place + 1}", png(figure), alt)
+    return Figure(f"cosines-{place + 1}", png(figure), alt)
 
 
 def _draw_blocks(axes: Axes, table: np.ndarray, high: int, wide: int) -> AxesImage:
-    """The largest value of each block, so that a thin diagonal survives a small picture."""
+    """The largest value of each block, so that a thin diagonal survives a small figure."""
     true, learned = table.shape
     rows, columns = -(-true // high), -(-learned // wide)
     padded = np.full((rows * high, columns * wide), -1, table.dtype)
@@ -95,33 +97,33 @@ def _draw_blocks(axes: Axes, table: np.ndarray, high: int, wide: int) -> AxesIma
     return image
 
 
-def _rates_picture(findings: Findings, settings: list[Setting]) -> Picture:
-    figure, axes = blank(findings.source, height=HEIGHT + 0.3 + 0.2 * len(settings))
-    found = [findings.table(setting, "density") for setting in settings]
-    planted = findings.probabilities(settings[0])
+def _rates_picture(results: RunResults, settings: list[Setting]) -> Figure:
+    figure, axes = blank(results.source, height=HEIGHT + 0.3 + 0.2 * len(settings))
+    found = [results.table(setting, "density") for setting in settings]
+    planted = results.probabilities(settings[0])
     edges = _edges(np.concatenate([planted, *[table.ravel() for table in found]]))
-    handles = _draw_planted(axes, findings, settings, edges) if findings.is_planted else []
+    handles = _draw_planted(axes, results, settings, edges) if results.has_truth else []
     for setting, table in zip(settings, found, strict=True):
-        drawn = look(findings, setting)
+        drawn = setting_style(results, setting)
         _draw_rates(axes, drawn, table, edges)
         handles.append(handle(drawn, f"{short(setting.label)}: {_dead(table)}"))
     make_log(axes, "x", edges[0], edges[-1])
     name_axes(axes, "How often features fire", "firing rate (share of samples)", "features per dictionary")
     key(figure, handles)
-    told = "; ".join(f"{setting.label}: {_dead(table)}" for setting, table in zip(settings, found, strict=True))
-    over = " over the planted ones" if findings.is_planted else ""
-    return Picture("firing-rates", png(figure), f"Histogram of firing rates of learned features{over}. {told}.")
+    described = "; ".join(f"{setting.label}: {_dead(table)}" for setting, table in zip(settings, found, strict=True))
+    over = " over the planted ones" if results.has_truth else ""
+    return Figure("firing-rates", png(figure), f"Histogram of firing rates of learned features{over}. {described}.")
 
 
-def _draw_planted(axes: Axes, findings: Findings, settings: list[Setting], edges: np.ndarray) -> list[Line2D]:
-    planted = findings.probabilities(settings[0])
+def _draw_planted(axes: Axes, results: RunResults, settings: list[Setting], edges: np.ndarray) -> list[Line2D]:
+    planted = results.probabilities(settings[0])
     axes.hist(planted, edges.tolist(), color="#cfcfcf", zorder=1)
-    differ = any(not np.array_equal(planted, findings.probabilities(setting)) for setting in settings)
+    differ = any(not np.array_equal(planted, results.probabilities(setting)) for setting in settings)
     whose = " (first setting's)" if differ else ""
     return [Line2D([], [], color="#cfcfcf", linewidth=7, label=f"planted: {len(planted)} true features{whose}")]
 
 
-def _draw_rates(axes: Axes, drawn: Look, table: np.ndarray, edges: np.ndarray) -> None:
+def _draw_rates(axes: Axes, drawn: Style, table: np.ndarray, edges: np.ndarray) -> None:
     counts = np.stack([np.histogram(row[row > 0], edges)[0] for row in table]).mean(0)
     axes.stairs(counts, edges, color=drawn.colour, linestyle=drawn.dashes, linewidth=2, zorder=3)
 

@@ -1,14 +1,14 @@
-"""Cards of chosen features: what each stands for, how it fires, the stories it fires in word by word, neighbours."""
+"""Cards of chosen features: the concept each matches, how it fires, the stories it fires in, its neighbours."""
 
 from collections.abc import Sequence
 
-from unbraid.config import Tree
+from unbraid.config import JsonDict
 from unbraid.reports import markup
-from unbraid.reports.canvas import Plate
-from unbraid.reports.findings import Findings
+from unbraid.reports.canvas import Section
 from unbraid.reports.histograms import histogram
-from unbraid.reports.line_words import FEATURES
 from unbraid.reports.markup import Group, escape
+from unbraid.reports.matching_words import FEATURES
+from unbraid.reports.run_results import RunResults
 from unbraid.reports.words import number
 
 SHOWN = 2
@@ -19,10 +19,10 @@ WARM, COLD = "230, 159, 0", "86, 180, 233"
 """Of what fires, and of what is below 0, as red, green and blue."""
 
 
-def pages(findings: Findings) -> Plate:
-    """The cards of the first settings, each in its first replicate; no pictures, as they are HTML."""
-    shown = findings.settings[:SHOWN] if findings.is_line else []
-    found = [(one, cards) for one in shown if (cards := findings.card(one).get("pages"))]
+def pages(results: RunResults) -> Section:
+    """The cards of the first settings, each in its first replicate; no figures, as they are HTML."""
+    shown = results.settings[:SHOWN]
+    found = [(one, cards) for one in shown if (cards := results.card(one).get("pages"))]
     parts = [
         _titled(f"{one.label}, first replicate", "".join(map(card, cards)), place > 0)
         for place, (one, cards) in enumerate(found)
@@ -31,9 +31,9 @@ def pages(findings: Findings) -> Plate:
         "Chosen features: the best match of every factor, and the most active one of each other verdict. A word's "
         "ground is the stronger the more the feature fires there (orange above 0, blue below), the strongest is "
         "underlined, and its value shows when the pointer rests on it. The bars count the tokens at which it fires, "
-        "by how strongly; the dashed line is the cut above which it counts as saying its concept."
+        "by how strongly; the dashed line is the threshold above which it counts as active."
     )
-    return Plate("Features one can look at", caption, [], "".join(parts))
+    return Section("Feature cards", caption, [], "".join(parts))
 
 
 def _titled(name: str, cards: str, folded: bool) -> str:
@@ -41,7 +41,7 @@ def _titled(name: str, cards: str, folded: bool) -> str:
     return markup.fold(f"Features of {name}", inside) if folded else markup.paragraph(name, "soft") + inside
 
 
-def card(page: Tree) -> str:
+def card(page: JsonDict) -> str:
     """All about one feature."""
     stories = "".join(f"<li>{lit(context['words'], context['values'])}</li>" for context in page["contexts"])
     counts, edges = page["histogram"]["counts"], page["histogram"]["edges"]
@@ -53,22 +53,22 @@ def card(page: Tree) -> str:
     )
 
 
-def title(page: Tree) -> str:
+def title(page: JsonDict) -> str:
     """`Feature 17: person = mary (match, φ .93)`"""
-    return f"Feature {page['feature']}: {stands_for(page)} ({_verdict(page)})"
+    return f"Feature {page['feature']}: {matched_concepts(page)} ({_verdict(page)})"
 
 
-def stands_for(page: Tree) -> str:
+def matched_concepts(page: JsonDict) -> str:
     return " or ".join(page["concepts"]) or "no concept"
 
 
-def _verdict(page: Tree) -> str:
+def _verdict(page: JsonDict) -> str:
     if page["verdict"] in ("dead", "spurious") or page["phi"] is None:
         return page["verdict"]
     return f"{page['verdict']}, φ\N{NO-BREAK SPACE}{page['phi']:.2f}".replace("0.", ".")
 
 
-def _meaning(page: Tree) -> str:
+def _meaning(page: JsonDict) -> str:
     return f"{page['verdict']}: {FEATURES.get(page['verdict'], '')}".removesuffix(": ")
 
 
@@ -84,16 +84,16 @@ def _word(word: str, value: float, most: float) -> str:
     share = abs(value) / most
     ground = f"rgba({WARM if value > 0 else COLD}, {max(FAINTEST, STRONGEST * share):.2f})"
     strongest = ' class="strongest"' if abs(value) == most else ""
-    told = f"{value:.3g}".replace("-", "−")
-    return f'<span{strongest} style="background: {ground}" title="{told}">{escape(word)}</span>'
+    described = f"{value:.3g}".replace("-", "−")
+    return f'<span{strongest} style="background: {ground}" title="{described}">{escape(word)}</span>'
 
 
-def _neighbours(found: Sequence[Tree]) -> str:
+def _neighbours(found: Sequence[JsonDict]) -> str:
     if not found:
         return ""
     rows = [
         [
-            f"{one['feature']}: {stands_for(one)} ({_verdict(one)})",
+            f"{one['feature']}: {matched_concepts(one)} ({_verdict(one)})",
             number("cosine", one["cosine"]),
             number("cosine", one["correlation"]),
         ]

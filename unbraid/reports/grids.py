@@ -6,9 +6,9 @@ from typing import Any
 
 from unbraid.config import REPLICATES
 from unbraid.reports.configurations import flat_sweep
-from unbraid.reports.findings import Findings, Setting
+from unbraid.reports.run_results import RunResults, Setting
 
-ROWS = "dictionary.features"
+ROWS = "dictionary.d_sae"
 TITLE = 10.0
 """The size of letters of a title with two lines, of which the second is a grid's name."""
 
@@ -46,28 +46,28 @@ class Family:
     settings: list[tuple[str, Setting]]
 
 
-def grids(findings: Findings) -> list[Grid]:
+def grids(results: RunResults) -> list[Grid]:
     """The run's settings as grids; none where not both a size and another number were swept."""
-    sweep = {path: values for path, values in flat_sweep(findings.config).items() if path not in REPLICATES}
+    sweep = {path: values for path, values in flat_sweep(results.config).items() if path not in REPLICATES}
     numbers = [path for path, values in sweep.items() if path != ROWS and len(values) > 1 and _are_numbers(values)]
     if len(sweep.get(ROWS, [])) < 2 or not numbers:
         return []
     across, found = numbers[0], {}
-    for setting in findings.settings:
+    for setting in results.settings:
         rest = {path: value for path, value in setting.swept.items() if path not in (ROWS, across)}
         found.setdefault(_name(rest), {})[setting.swept[ROWS], setting.swept[across]] = setting
     rows, columns = sorted(sweep[ROWS]), sorted(sweep[across])
     return [
-        Grid(name, rows, columns, across, cells, len(findings.probabilities(next(iter(cells.values())))))
+        Grid(name, rows, columns, across, cells, len(results.probabilities(next(iter(cells.values())))))
         for name, cells in found.items()
     ]
 
 
-def families(findings: Findings) -> list[Family]:
+def families(results: RunResults) -> list[Family]:
     """The last column of every grid, a line a size; where there is no grid, the settings that have lines."""
-    found = grids(findings)
+    found = grids(results)
     if not found:
-        return [Family("", [(setting.label, setting) for setting in findings.drawn])]
+        return [Family("", [(setting.label, setting) for setting in results.drawn])]
     return [
         Family(
             grid.name_of(grid.columns[-1]),

@@ -1,4 +1,4 @@
-"""Figures of what heads of language models look at: log10 of attention, what they may not see left grey."""
+"""Figures of the attention of heads of language models: log10 of attention, masked keys in grey."""
 
 from dataclasses import dataclass
 from textwrap import fill
@@ -6,10 +6,10 @@ from textwrap import fill
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as MatplotlibFigure
 
-from unbraid.reports.canvas import GREY, INK, SMALLER, Picture, Plate, blank_grid, left_out, plain, png, short
-from unbraid.reports.findings import Findings, Setting
+from unbraid.reports.canvas import GREY, INK, SMALLER, Figure, Section, blank_grid, left_out, plain, png, short
+from unbraid.reports.run_results import RunResults, Setting
 from unbraid.reports.uniformity_tables import head_table
 
 LEAST = -3.0
@@ -36,40 +36,39 @@ class Seen:
         return f"head {head}: {self.labels[head]}\n{numbers}"
 
 
-def head_maps(findings: Findings) -> Plate:
+def head_maps(results: RunResults) -> Section:
     """A page a setting: every head of the last layer; their numbers under it."""
-    settings = findings.drawn if findings.is_text else []
-    found = [(one, seen) for one in settings if (seen := watched_text(findings, one))]
-    pictures = [_page(findings, one, seen) for one, seen in found]
+    settings = results.drawn
+    found = [(one, seen) for one in settings if (seen := text_attention(results, one))]
+    figures = [_page(results, one, seen) for one, seen in found]
     caption = (
         "Every head of the last layer of the first replicate, on the first window of what is to be predicted. Across: "
-        "tokens that are looked at; down: tokens that look, both from the first. Colour: log10 of attention, from "
-        "0.001 or less to 1. Grey: what may not be seen. A uniform head fades evenly from row to row; a sharp one has "
-        "bright spots; a bright diagonal looks at its own token, which row_std leaves out. Over each panel: the number "
-        f"of the head and its irrep (ℓ), or its kind of attention.{left_out(findings, settings)}"
+        "keys; down: queries, both from the first token. Colour: log10 of attention, from 0.001 or less to 1. Grey: "
+        "masked. A uniform head fades evenly from row to row; a sharp one has bright spots; a bright diagonal is "
+        "attention on the query's own token, which row_std leaves out. Over each panel: the number "
+        f"of the head and its irrep (ℓ), or its kind of attention.{left_out(results, settings)}"
     )
-    numbers = "".join(head_table(findings, one) for one, _ in found)
-    return Plate("What every head looks at", caption, pictures, numbers)
+    numbers = "".join(head_table(results, one) for one, _ in found)
+    return Section("Attention of every head", caption, figures, numbers)
 
 
-def chosen_maps(findings: Findings) -> Plate:
-    """One picture: of a few settings the sharpest and the flattest head, with the tokens on the axes."""
-    settings = findings.panels if findings.is_text else []
-    found = [(one, seen) for one in settings if (seen := watched_text(findings, one))]
+def chosen_maps(results: RunResults) -> Section:
+    """One figure: of a few settings the sharpest and the flattest head, with the tokens on the axes."""
+    settings = results.panels
+    found = [(one, seen) for one in settings if (seen := text_attention(results, one))]
     caption = (
         f"The first {NAMED} tokens of the same window, a row a setting: at the left the sharpest head of the last "
-        "layer of the first replicate, at the right the flattest. Across: tokens that are looked at; down: tokens that "
-        "look. ␣ is a space and ↵ the end of a line. Colour and grey as above: log10 of attention, and what may not be "
-        f"seen.{left_out(findings, settings)}"
+        "layer of the first replicate, at the right the flattest. Across: keys; down: queries. "
+        f"␣ is a space and ↵ the end of a line. Colour: log10 of attention; grey: masked.{left_out(results, settings)}"
     )
-    return Plate("The sharpest and the flattest heads", caption, [_chosen(findings, found)] if found else [])
+    return Section("The sharpest and the flattest heads", caption, [_chosen(results, found)] if found else [])
 
 
-def watched_text(findings: Findings, setting: Setting) -> Seen | None:
+def text_attention(results: RunResults, setting: Setting) -> Seen | None:
     """As the first member that was watched saw the first window; None where none was."""
     for stack, place in setting.places:
-        card = findings.texts[stack] if findings.texts else {}
-        windows, tables = card.get("members", {}).get(str(place), []), findings.tables[stack]
+        card = results.texts[stack] if results.texts else {}
+        windows, tables = card.get("members", {}).get(str(place), []), results.tables[stack]
         if windows and "row_std" in tables:
             kept = may_be_seen(tables[f"pattern.{place}"])[0, -1]
             numbers = (tables[name][place, -1].astype(float) for name in ("row_std", "sharpness"))
@@ -100,26 +99,26 @@ def draw_map(axes: Axes, pattern: np.ndarray) -> None:
     axes.spines[["top", "right", "left", "bottom"]].set_visible(False)
 
 
-def _page(findings: Findings, setting: Setting, seen: Seen) -> Picture:
+def _page(results: RunResults, setting: Setting, seen: Seen) -> Figure:
     amount = len(seen.labels)
     columns = min(amount, 3) if amount <= 9 else int(np.ceil(np.sqrt(amount)))
     side = SIDE if columns <= 3 else SMALL_SIDE
-    figure, panels = blank_grid(findings.source, short(setting.label, 84), amount, columns, side)
+    figure, panels = blank_grid(results.source, short(setting.label, 84), amount, columns, side)
     for head, axes in enumerate(panels):
         draw_map(axes, seen.patterns[head])
         axes.set_title(plain(seen.title(head)), fontsize=TITLE if columns <= 3 else TITLE - 1.4, color=INK)
         axes.tick_params(labelsize=SMALLER - 1, length=2)
         axes.tick_params(labelleft=head % columns == 0, labelbottom=head + columns >= amount)
     _legend(figure, panels)
-    told = ", ".join(f"{label} {value:.2f}" for label, value in zip(seen.labels, seen.sharpness, strict=True))
+    described = ", ".join(f"{label} {value:.2f}" for label, value in zip(seen.labels, seen.sharpness, strict=True))
     slug = "-".join("".join(letter if letter.isalnum() or letter == "." else " " for letter in setting.label).split())
     name = f"head-maps-{setting.index + 1}-{slug[:48]}".rstrip("-.")
-    return Picture(name, png(figure), f"Attention of all {amount} heads, {setting.label}; sharpness: {told}.", True)
+    return Figure(name, png(figure), f"Attention of all {amount} heads, {setting.label}; sharpness: {described}.", True)
 
 
-def _chosen(findings: Findings, found: list[tuple[Setting, Seen]]) -> Picture:
-    figure, panels = blank_grid(findings.source, "The sharpest head and the flattest", 2 * len(found), 2, NAMED_SIDE)
-    told: list[str] = []
+def _chosen(results: RunResults, found: list[tuple[Setting, Seen]]) -> Figure:
+    figure, panels = blank_grid(results.source, "The sharpest head and the flattest", 2 * len(found), 2, NAMED_SIDE)
+    described: list[str] = []
     for row, (setting, seen) in enumerate(found):
         heads = int(np.nanargmax(seen.sharpness)), int(np.nanargmin(seen.sharpness))
         for axes, head in zip(panels[2 * row : 2 * row + 2], heads, strict=True):
@@ -128,9 +127,9 @@ def _chosen(findings: Findings, found: list[tuple[Setting, Seen]]) -> Picture:
             title = f"{fill(label, 48)}\n{seen.title(head).replace(chr(10), ', ')}"
             axes.set_title(plain(title), fontsize=SMALLER - 1, color=INK)
             _name_tokens(axes, seen.words[:NAMED])
-        told.append(f"{setting.label}: {' and '.join(seen.title(head).replace(chr(10), ', ') for head in heads)}")
+        described.append(f"{setting.label}: {' and '.join(seen.title(head).replace(chr(10), ', ') for head in heads)}")
     _legend(figure, panels)
-    return Picture("chosen-heads", png(figure), f"Attention of chosen heads. {'; '.join(told)}.", True)
+    return Figure("chosen-heads", png(figure), f"Attention of chosen heads. {'; '.join(described)}.", True)
 
 
 def _name_tokens(axes: Axes, words: list[str]) -> None:
@@ -140,10 +139,10 @@ def _name_tokens(axes: Axes, words: list[str]) -> None:
     axes.tick_params(length=0, pad=1.5)
 
 
-def _legend(figure: Figure, panels: list[Axes]) -> None:
-    figure.supxlabel("tokens looked at", fontsize=SMALLER, color=GREY)
-    figure.supylabel("tokens that look", fontsize=SMALLER, color=GREY)
+def _legend(figure: MatplotlibFigure, panels: list[Axes]) -> None:
+    figure.supxlabel("keys", fontsize=SMALLER, color=GREY)
+    figure.supylabel("queries", fontsize=SMALLER, color=GREY)
     bar = figure.colorbar(panels[0].images[0], ax=panels, shrink=0.5, aspect=30, pad=0.01, extend="min")
-    bar.set_label("log10 of attention (grey: may not be seen)", fontsize=SMALLER)
+    bar.set_label("log10 of attention (grey: masked)", fontsize=SMALLER)
     bar.set_ticks([LEAST, -2, -1, 0])
     bar.ax.tick_params(labelsize=SMALLER)

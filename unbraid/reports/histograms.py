@@ -25,10 +25,12 @@ def histogram(counts: Sequence[int], edges: Sequence[float], mark: float | None 
         f'<text x="{WIDE}" y="{HIGH + FOOT - 2}" text-anchor="end">{_number(high)}</text>'
         f'<text x="{WIDE / 2:g}" y="{HIGH + FOOT - 2}" text-anchor="middle">value where it fires</text>'
     )
-    told = f"Histogram of {sum(counts)} values from {_number(low)} to {_number(high)}, the most frequent bar {most}"
+    described = (
+        f"Histogram of {sum(counts)} values from {_number(low)} to {_number(high)}, the most frequent bar {most}"
+    )
     return (
-        f'<svg class="histogram" viewBox="0 0 {WIDE} {HIGH + FOOT}" role="img" aria-label="{told}">'
-        f"<title>{told}</title><g>{bars}</g>{_line(mark, low, high)}{ends}</svg>"
+        f'<svg class="histogram" viewBox="0 0 {WIDE} {HIGH + FOOT}" role="img" aria-label="{described}">'
+        f"<title>{described}</title><g>{bars}</g>{_line(mark, low, high)}{ends}</svg>"
     )
 
 

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from unbraid.reports.canvas import GREY, Picture, Plate, blank, key, name_axes, png
-from unbraid.reports.findings import Findings, Score, finite
-from unbraid.reports.forest_figures import MOST_ROWS, row_look
+from unbraid.reports.canvas import GREY, Figure, Section, blank, key, name_axes, png
+from unbraid.reports.forest_figures import MOST_ROWS, row_style
+from unbraid.reports.language_model_sentences import counted_pairs
+from unbraid.reports.run_results import RunResults, Score, finite
 from unbraid.reports.score_figures import draw_row, name_row, row_key
 from unbraid.reports.tasks import Row
-from unbraid.reports.text_sentences import counted_pairs
-from unbraid.reports.words import estimate, number, wording
+from unbraid.reports.words import describe_metric, estimate, number
 
 METRIC = "perplexity"
 ROOM = 44
@@ -17,40 +17,40 @@ FAR = 1.3
 """Chance is drawn where it is at most so many times the largest score: else everything else would be a point."""
 
 
-def predictions(findings: Findings) -> Plate:
+def predictions(results: RunResults) -> Section:
     """A row a setting."""
     rows = [
         (Row(one.label, one, place), one.scores[METRIC])
-        for place, one in enumerate(findings.settings)
-        if findings.is_text and METRIC in one.scores
+        for place, one in enumerate(results.settings)
+        if METRIC in one.scores
     ][:MOST_ROWS]
     caption = (
         "Each row is a setting. Small dots: one per replicate. Large marker: their mean, with its 95 % interval as a "
         "bar. Dotted line: what counting pairs of tokens gives; chance, which is counting single tokens, is drawn only "
         "where it is near. Perplexities of other vocabularies are not to be compared."
     )
-    return Plate("How well they predict", caption, [_picture(findings, rows)] if rows else [])
+    return Section("How well they predict", caption, [_figure(results, rows)] if rows else [])
 
 
-def _picture(findings: Findings, rows: list[tuple[Row, Score]]) -> Picture:
-    figure, axes = blank(findings.source, height=1.75 + 0.46 * len(rows))
+def _figure(results: RunResults, rows: list[tuple[Row, Score]]) -> Figure:
+    figure, axes = blank(results.source, height=1.75 + 0.46 * len(rows))
     largest = max(value for _, score in rows for value in finite(score.members))
     for place, (row, score) in enumerate(rows):
         near = score if score.chance is not None and score.chance <= FAR * largest else replace(score, chance=None)
         said = estimate(METRIC, score) if len(row.name) <= ROOM else number(METRIC, score.value)
         name_row(axes, -float(place), row.name, said)
-        draw_row(axes, -float(place), row_look(row), near)
-    pairs = counted_pairs(findings, rows[0][0].setting).get(METRIC)
+        draw_row(axes, -float(place), row_style(row), near)
+    pairs = counted_pairs(results, rows[0][0].setting).get(METRIC)
     line = []
     if pairs is not None:
         line = [axes.axvline(pairs, color=GREY, linestyle=":", linewidth=1.4, zorder=1, label="counting pairs")]
     axes.set(ylim=(0.6 - len(rows), 0.65), yticks=[])
     axes.margins(x=0.3)  # names stand on the left, numbers on the right
     axes.spines["left"].set_visible(False)
-    words = wording(METRIC)
-    name_axes(axes, words.heading, f"{words.heading} ({words.better})", "")
+    words = describe_metric(METRIC)
+    name_axes(axes, words.label, f"{words.label} ({words.direction})", "")
     mean, replicate, *_ = row_key([])
     key(figure, [mean, replicate, *line])
-    told = "; ".join(f"{row.name} {estimate(METRIC, score)}" for row, score in rows)
-    told += "" if pairs is None else f"; counting pairs {number(METRIC, pairs)}"
-    return Picture(f"forest-{METRIC}", png(figure), f"Dot plot of {words.heading}: {told}.")
+    described = "; ".join(f"{row.name} {estimate(METRIC, score)}" for row, score in rows)
+    described += "" if pairs is None else f"; counting pairs {number(METRIC, pairs)}"
+    return Figure(f"forest-{METRIC}", png(figure), f"Dot plot of {words.label}: {described}.")

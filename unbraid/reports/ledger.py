@@ -1,4 +1,4 @@
-"""The page of the ledger: what the seeds claim, what we measured, and which claims hold."""
+"""The page of the ledger: what the source studies claim, what we measured, and which claims hold."""
 
 import os
 from collections import Counter
@@ -9,34 +9,35 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from unbraid.config import Tree
-from unbraid.files import write_bytes
+from unbraid.config import JsonDict
 from unbraid.reports import markup
-from unbraid.reports.canvas import Picture, Plate
+from unbraid.reports.canvas import Figure, Section
 from unbraid.reports.markup import Group, Link
 from unbraid.reports.words import MISSING, count, interval, number
+from unbraid.storage.files import read_bytes, write_bytes
 
 VERDICTS = {"holds": "✓ holds", "fails": "✗ fails", "undecided": "○ undecided", "not run": "– not run"}
-HEAD = ("claim", "the seed's figure", "ours", "95 % interval", "chance", "verdict", "figure")
+HEAD = ("claim", "published", "ours", "95 % interval", "chance", "verdict", "figure")
 PART_HEAD = ("measured", "ours", "95 % interval", "chance", "pairs", "verdict", "rule")
-ELSEWHERE = "taken from a ledger that was kept; its run is not here"
+ELSEWHERE = "taken from a ledger file; its run is not here"
 MEANING = (
-    "Each claim is a sentence of a seed, tested by a study of ours. Ours is a mean over replicates with its 95 % "
-    "bootstrap interval; of a claim of several parts the row shows the part that decides it: the first that fails, "
-    "else the first undecided, else the first. A claim holds if all its parts hold and fails if one fails; nothing is "
-    "called from fewer than five pairs. Chance is what a random dictionary scores, where that means anything."
+    "Each claim is a sentence of a source study, tested by a study of ours. Ours is a mean over replicates with its "
+    "95 % bootstrap interval; of a claim of several parts the row shows the part that decides it: the first that "
+    "fails, else the first undecided, else the first. A claim holds if all its parts hold and fails if one fails; "
+    "nothing is called from fewer than five pairs. Chance is what a random dictionary scores, where that means "
+    "anything."
 )
 
 
-def write_ledger(entries: Sequence[Tree], scale: str, path: Path) -> Path:
+def write_ledger(entries: Sequence[JsonDict], scale: str, path: Path) -> Path:
     write_bytes(path, ledger_page(entries, scale, path.parent).encode())
     return path
 
 
-def ledger_page(entries: Sequence[Tree], scale: str, folder: Path) -> str:
+def ledger_page(entries: Sequence[JsonDict], scale: str, folder: Path) -> str:
     """One table of all claims; then a section a claim, with its parts, their rules and the figure that shows it."""
-    seeds = dict.fromkeys(entry["seed"] for entry in entries)
-    groups = [Group([_row(one) for one in entries if one["seed"] == seed], f"Seed {seed}") for seed in seeds]
+    sources = dict.fromkeys(entry["source"] for entry in entries)
+    groups = [Group([_row(entry) for entry in entries if entry["source"] == source], source) for source in sources]
     shown: dict[Path, str] = {}
     sections = [_section(entry, folder, shown) for entry in entries if entry["parts"]]
     title = "The ledger of claims"
@@ -50,10 +51,10 @@ def ledger_page(entries: Sequence[Tree], scale: str, folder: Path) -> str:
     return markup.document(f"{title} · Unbraid", "\n".join(body))
 
 
-def print_ledger(entries: Sequence[Tree]) -> None:
+def print_ledger(entries: Sequence[JsonDict]) -> None:
     """The same table on a terminal; only the first column may break its lines, so that it fits 80 columns."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(Text("claim\n(the seed's figure)"), overflow="fold")
+    table.add_column(Text("claim\n(published)"), overflow="fold")
     for name in HEAD[2:5]:
         table.add_column(Text(name), justify="right", no_wrap=True)
     table.add_column(Text("verdict"), no_wrap=True)
@@ -65,7 +66,7 @@ def print_ledger(entries: Sequence[Tree]) -> None:
     console.print(Text(tally(entries)))
 
 
-def print_claims(entries: Sequence[Tree]) -> None:
+def print_claims(entries: Sequence[JsonDict]) -> None:
     """What could be run: each claim, and the study that tests it."""
     console = Console(highlight=False)
     for entry in entries:
@@ -75,43 +76,43 @@ def print_claims(entries: Sequence[Tree]) -> None:
             console.print(Text(f"  {entry['why']}"))
 
 
-def tally(entries: Sequence[Tree]) -> str:
+def tally(entries: Sequence[JsonDict]) -> str:
     """`12 claims: 7 hold, 2 fail, 3 undecided.`"""
     found = Counter(entry["verdict"] for entry in entries)
     words = {"holds": "hold", "fails": "fail", "undecided": "undecided", "not run": "not run"}
-    told = [f"{found[verdict]} {word}" for verdict, word in words.items() if found[verdict]]
-    return f"{count(len(entries), 'claim')}: {', '.join(told)}."
+    described = [f"{found[verdict]} {word}" for verdict, word in words.items() if found[verdict]]
+    return f"{count(len(entries), 'claim')}: {', '.join(described)}."
 
 
-def deciding(entry: Tree) -> Tree | None:
+def deciding(entry: JsonDict) -> JsonDict | None:
     """The part that decides: the first that fails, else the first undecided, else the first."""
     ranked = sorted(entry["parts"], key=lambda part: ("fails", "undecided", "holds").index(part["verdict"]))
     return ranked[0] if ranked else None
 
 
-def _row(entry: Tree) -> list[markup.Cell]:
+def _row(entry: JsonDict) -> list[markup.Cell]:
     figure = Link(f"#{entry['id']}", "see it") if entry["parts"] else MISSING
     statement = " ".join(filter(None, (entry["statement"], entry["why"])))
     return [statement, entry["published"], *numbers(entry), VERDICTS[entry["verdict"]], figure]
 
 
-def numbers(entry: Tree) -> list[str]:
+def numbers(entry: JsonDict) -> list[str]:
     """Ours, its interval and chance, of the part that decides."""
     part = deciding(entry)
     return _cells(part) if part else [MISSING] * 3
 
 
-def _cells(part: Tree) -> list[str]:
+def _cells(part: JsonDict) -> list[str]:
     """A difference has a sign; a level has none."""
     metric, signed = part["metric"], part["statistic"] != "level"
     value, chance = (number(metric, part[name], signed) for name in ("value", "chance"))
     return [value, interval(metric, part["interval"], signed), chance]
 
 
-def _section(entry: Tree, folder: Path, shown: dict[Path, str]) -> str:
+def _section(entry: JsonDict, folder: Path, shown: dict[Path, str]) -> str:
     run = Path(entry["run"])
     rows = [
-        [_told(part), *_cells(part), str(part["pairs"]), VERDICTS[part["verdict"]], part["rule"]]
+        [_described(part), *_cells(part), str(part["pairs"]), VERDICTS[part["verdict"]], part["rule"]]
         for part in entry["parts"]
     ]
     here = run.is_dir()
@@ -119,7 +120,7 @@ def _section(entry: Tree, folder: Path, shown: dict[Path, str]) -> str:
     study = f"<p>Study: {markup.escape(entry['study'])}, {markup.escape(entry['title'])}; {markup.cell(report)}.</p>"
     parts = [
         markup.heading(2, f"{VERDICTS[entry['verdict']]}: {entry['statement']}"),
-        markup.paragraph(f"Claim {entry['id']}. The seed: {entry['published']}"),
+        markup.paragraph(f"Claim {entry['id']}. Published: {entry['published']}"),
         markup.table(f"Parts of {entry['id']}", PART_HEAD, [Group(rows)], words=2, sentences=PART_HEAD[-1:]),
         study,
         _figures(entry, run, shown) if here else "",
@@ -127,12 +128,12 @@ def _section(entry: Tree, folder: Path, shown: dict[Path, str]) -> str:
     return f'<section id="{markup.escape(entry["id"])}">{"".join(parts)}</section>'
 
 
-def _told(part: Tree) -> str:
+def _described(part: JsonDict) -> str:
     return f"{part['what']} ({part['note']})" if part["note"] else part["what"]
 
 
-def _figures(entry: Tree, run: Path, shown: dict[Path, str]) -> str:
-    """The pictures themselves, so that the page needs no other file; a second time only where they are.
+def _figures(entry: JsonDict, run: Path, shown: dict[Path, str]) -> str:
+    """The figures themselves, so that the page needs no other file; a second time only where they are.
 
     One that the run's report has not drawn is said to be missing.
     """
@@ -142,6 +143,8 @@ def _figures(entry: Tree, run: Path, shown: dict[Path, str]) -> str:
     new = [path for path in paths if path not in shown]
     above = [markup.link(shown[path], f"{path.stem}, above") for path in paths if path in shown]
     shown.update({path: str(entry["id"]) for path in new})
-    pictures = [Picture(path.stem, path.read_bytes(), f"Figure {path.stem} of {run.name}") for path in new]
-    drawn = markup.figure(Plate("", f"{', '.join(path.stem for path in new)} of {run.name}.", pictures)) if new else ""
+    figures = [Figure(path.stem, read_bytes(path), f"Figure {path.stem} of {run.name}") for path in new]
+    drawn = (
+        markup.section(Section("", f"{', '.join(path.stem for path in new)} of {run.name}.", figures)) if new else ""
+    )
     return drawn + (f"<p>Figure: {', '.join(above)}.</p>" if above else "") + absent

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from html import escape as _escape
 from pathlib import Path
 
-from unbraid.reports.canvas import Picture, Plate
+from unbraid.reports.canvas import Figure, Section
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 """The browser itself refuses anything from the network."""
@@ -88,12 +88,13 @@ def table(
     return f'<div{box} role="region" tabindex="0" aria-label="{escape(about)}">{inside}</div>'
 
 
-def figure(plate: Plate) -> str:
-    pictures = "".join(_picture(picture) for picture in plate.pictures)
-    if not pictures:
-        return f"{paragraph(plate.caption)}{plate.numbers}"
-    shown = f'<div class="pictures">{pictures}</div><figcaption>{escape(plate.caption)}</figcaption>'
-    return f"<figure>{shown}</figure>{plate.numbers}"
+def section(part: Section) -> str:
+    """The figures of a section with their caption, and what stands under them; without its heading."""
+    figures = "".join(_figure(figure) for figure in part.figures)
+    if not figures:
+        return f"{paragraph(part.caption) if part.caption else ''}{part.numbers}"
+    shown = f'<div class="figures">{figures}</div><figcaption>{escape(part.caption)}</figcaption>'
+    return f"<figure>{shown}</figure>{part.numbers}"
 
 
 def document(title: str, body: str) -> str:
@@ -125,10 +126,10 @@ def _row(cells: Sequence[Cell], head: Sequence[str], kinds: Sequence[str]) -> st
     return f'<tr><th scope="row">{cell(first[0])}</th>{inside}</tr>'
 
 
-def _picture(picture: Picture) -> str:
-    data = base64.b64encode(picture.png).decode()
-    wide = _class("wide" if picture.wide else "")
-    return f'<img{wide} src="data:image/png;base64,{data}" alt="{escape(picture.alt)}">\n'
+def _figure(figure: Figure) -> str:
+    data = base64.b64encode(figure.png).decode()
+    wide = _class("wide" if figure.wide else "")
+    return f'<img{wide} src="data:image/png;base64,{data}" alt="{escape(figure.alt)}">\n'
 
 
 def _class(kind: str) -> str:

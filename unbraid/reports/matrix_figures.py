@@ -7,10 +7,10 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm, Normalize
 
-from unbraid.reports.canvas import INK, Picture, Plate, blank, name_axes, png
-from unbraid.reports.findings import Findings
+from unbraid.reports.canvas import INK, Figure, Section, blank, name_axes, png
 from unbraid.reports.grids import TITLE, Grid, grids, last_name, ratio
-from unbraid.reports.published import CLIPPED, Published, published
+from unbraid.reports.published_grid import CLIPPED, Published, published
+from unbraid.reports.run_results import RunResults
 from unbraid.reports.words import MISSING
 
 CELL, BESIDE, TICK = 7.6, 6.4, 8.0
@@ -53,16 +53,16 @@ MATRICES = (
 )
 
 
-def matrices(findings: Findings) -> Plate:
+def matrices(results: RunResults) -> Section:
     """Four matrices for each grid of the run."""
-    pictures: list[Picture] = []
+    figures: list[Figure] = []
     sources: list[str] = []
-    for place, grid in enumerate(grids(findings), 1):
-        source = published(findings, grid.first(), grid.across)
+    for place, grid in enumerate(grids(results), 1):
+        source = published(results, grid.first(), grid.across)
         sources += [f"{grid.name} is the panel it labels “{source.label}”"] if source else []
         for matrix in MATRICES:
             if any(matrix.metric in setting.scores for setting in grid.cells.values()):
-                pictures.append(_picture(findings, grid, place, matrix, source))
+                figures.append(_figure(results, grid, place, matrix, source))
     beside = (
         " In brackets: the value read off the source's figure, where legible, matched to the generator and not to "
         f"the label, which the source has swapped ({'; '.join(sources)})."
@@ -75,12 +75,12 @@ def matrices(findings: Findings) -> Plate:
         "reconstruction: answering the mean), and the ceiling, an oracle of the same size. Means over replicates. Dead "
         f"is coloured up to {CLIPPED}, as in the source, its numbers are not cut.{beside}"
     )
-    return Plate("The grid", caption, pictures)
+    return Section("The grid", caption, figures)
 
 
-def _picture(findings: Findings, grid: Grid, place: int, matrix: _Matrix, source: Published | None) -> Picture:
+def _figure(results: RunResults, grid: Grid, place: int, matrix: _Matrix, source: Published | None) -> Figure:
     values = np.array([[_value(grid, row, column, matrix.metric) for column in grid.columns] for row in grid.rows])
-    figure, axes = blank(findings.source, height=1.35 + 0.36 * len(grid.rows))
+    figure, axes = blank(results.source, height=1.35 + 0.36 * len(grid.rows))
     axes.grid(False)
     axes.spines[["left", "bottom"]].set_visible(False)
     colours = ScalarMappable(matrix.norm(values), "cividis").to_rgba(np.ma.masked_invalid(values))
@@ -97,8 +97,8 @@ def _picture(findings: Findings, grid: Grid, place: int, matrix: _Matrix, source
     axes.tick_params(length=0)
     title = f"{matrix.title}\n{grid.name}" if grid.name else matrix.title
     name_axes(axes, title, last_name(grid.across), "", TITLE)
-    alt = f"{matrix.title}, {grid.name}: {_told(grid, matrix, values)}"
-    return Picture(f"matrix-{matrix.metric.replace('_', '-')}-{place}", png(figure), alt)
+    alt = f"{matrix.title}, {grid.name}: {_described(grid, matrix, values)}"
+    return Figure(f"matrix-{matrix.metric.replace('_', '-')}-{place}", png(figure), alt)
 
 
 def _value(grid: Grid, row: int, column: float, metric: str) -> float:
@@ -144,7 +144,7 @@ def _bound(grid: Grid, row: int, metric: str, which: str) -> float | None:
     return sum(found) / len(found) if found else None
 
 
-def _told(grid: Grid, matrix: _Matrix, values: np.ndarray) -> str:
+def _described(grid: Grid, matrix: _Matrix, values: np.ndarray) -> str:
     rows = [
         f"{row} entries {', '.join(matrix.text(value) for value in line)}"
         for row, line in zip(grid.rows, values, strict=True)

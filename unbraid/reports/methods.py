@@ -2,11 +2,11 @@
 
 import json
 
-from unbraid.reports.canvas import COLOURS, DASHES, MARKERS, Look, Picture
-from unbraid.reports.findings import Findings, Setting
+from unbraid.reports.canvas import COLOURS, DASHES, MARKERS, Figure, Style
+from unbraid.reports.run_results import RunResults, Setting
 
-METHOD, SIZE = "baseline", "data.samples"
-MOST_PICTURES = 6
+METHOD, SIZE = "baseline", "samples.n"
+MOST_FIGURES = 6
 
 
 def method(setting: Setting) -> str:
@@ -15,13 +15,13 @@ def method(setting: Setting) -> str:
     return " ".join(str(chosen[key]) for key in ("kind", "form") if key in chosen) or "the baseline"
 
 
-def groups(findings: Findings, apart: tuple[str, ...]) -> dict[str, list[Setting]]:
+def groups(results: RunResults, apart: tuple[str, ...]) -> dict[str, list[Setting]]:
     """The settings by what was swept other than `apart`, in words; no more groups than there is room for."""
     found: dict[str, list[Setting]] = {}
-    for setting in findings.settings:
+    for setting in results.settings:
         others = {path: value for path, value in setting.swept.items() if path not in apart}
         found.setdefault(json.dumps(others), []).append(setting)
-    kept = list(found.items())[:MOST_PICTURES]
+    kept = list(found.items())[:MOST_FIGURES]
     return {_words(json.loads(others)): settings for others, settings in kept}
 
 
@@ -32,13 +32,13 @@ def by_method(settings: list[Setting]) -> dict[str, list[Setting]]:
     return dict(list(found.items())[: len(COLOURS)])
 
 
-def method_look(place: int) -> Look:
+def method_style(place: int) -> Style:
     dashes = DASHES[:3] + DASHES[4:]  # without the dotted one, which is chance
-    return Look(COLOURS[place], dashes[place % len(dashes)], MARKERS[place])
+    return Style(COLOURS[place], dashes[place % len(dashes)], MARKERS[place])
 
 
-def pictures(drawn: list[Picture | None]) -> list[Picture]:
-    return [picture for picture in drawn if picture]
+def figures(drawn: list[Figure | None]) -> list[Figure]:
+    return [figure for figure in drawn if figure]
 
 
 def _words(others: dict[str, object]) -> str:

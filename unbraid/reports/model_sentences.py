@@ -1,111 +1,117 @@
-"""Say in plain sentences what models were taught, how well they answer, and what the error bars cover."""
+"""Sentences about runs of models on stories."""
 
-from unbraid.config import Tree, flatten
-from unbraid.reports.configurations import setting_configs
-from unbraid.reports.findings import Findings
-from unbraid.reports.phrases import at, phrase, said, said_of_all
+from unbraid.config import JsonDict, flatten
+from unbraid.reports import sentences
+from unbraid.reports.configurations import setting_configs, sweep_size
+from unbraid.reports.phrases import at, enabled_sentence, phrase, setting_phrase
+from unbraid.reports.run_results import RunResults
 from unbraid.reports.tasks import Task, tasks, without_the_question
-from unbraid.reports.words import count, estimate, number
+from unbraid.reports.words import MISSING, count, describe_metric, estimate, number
 
-MODEL_CHANCE = (
-    "Chance of the accuracy is the best of a few rules of thumb that do not read the question; only above what is "
-    "possible without the question has a model surely read it. Of the rest chance is said with each score: a head "
-    "that looks at every token alike, the same model before it was taught, or random directions."
+REFERENCES = (
+    "Chance of the accuracy is the best of a few shortcuts that do not read the question; a model has read it for "
+    "certain only above what is possible without the question. Of the other scores chance is named with each: uniform "
+    "attention, the same model before training, or random directions."
 )
+SEED_NAMES = {"world.seed": "sets of stories", "seed": "initializations"}
+SHARED = "All are trained and evaluated on the same stories."
 
 
-def what_was_taught(config: Tree, amount: int, grid: str) -> list[str]:
-    """The models and their teaching, the stories, and the constraints: a sentence each."""
-    looks = said(config, "model.causal").replace("True", "causal").replace("False", "looking both ways")
+def what_was_run(config: JsonDict) -> list[str]:
+    """The models and their training, the stories, the constraints, and what was compared."""
+    settings, replicates = sweep_size(config)
+    trained = models_trained(config, settings * replicates, sentences.grid_phrase(config))
+    return [*trained, *sentences.compared_sentence(config)]
+
+
+def models_trained(config: JsonDict, amount: int, grid: str) -> list[str]:
+    """So many models and their training, the stories, and the constraints: a sentence each."""
+    heads = f"{setting_phrase(config, 'model.layers')} layers with {setting_phrase(config, 'model.heads')} heads"
+    causal = setting_phrase(config, "model.causal").replace("True", "causal").replace("False", "bidirectional")
     models = (
-        f"{count(amount, 'model')}{grid} of {said(config, 'model.layers')} layers with {said(config, 'model.heads')} "
-        f"heads ({said(config, 'model.attention')}, {looks}), d_model {said(config, 'model.d_model')}, d_ff "
-        f"{said(config, 'model.d_ff')}, taught for {said(config, 'teaching.steps')} steps of "
-        f"{said(config, 'teaching.batch')} at learning rate {said(config, 'teaching.learning_rate')}."
+        f"{count(amount, 'model')}{grid} of {heads} ({setting_phrase(config, 'model.attention')}, {causal}), d_model "
+        f"{setting_phrase(config, 'model.d_model')}, d_ff {setting_phrase(config, 'model.d_ff')}, "
+        f"{training_phrase(config)}."
     )
-    single = said(config, "world.layout") == "single"
-    asked = "one question a story" if single else "every question asked where it stands, and read there"
-    fixed = said(config, "world.examples")
-    fresh = "fresh ones at every step" if fixed == "–" else f"{fixed} of them, again and again"
-    world = f"World: stories, {said(config, 'world.task')} ({asked}; {fresh}).{_own_sizes(config)}"
-    scale = [f"Scale: {config['scale']}."] if config.get("scale") else []
-    return [*scale, models, world, *said_of_all(config, "constraints")]
+    single = setting_phrase(config, "world.layout") == "single"
+    questions = "one question a story" if single else "every question in its place in the story"
+    examples = setting_phrase(config, "world.examples")
+    fresh = "fresh stories at every step" if examples == "–" else f"{examples} stories, seen again and again"
+    world = f"World: stories, {setting_phrase(config, 'world.task')} ({questions}; {fresh}).{_own_sizes(config)}"
+    return [*sentences.scale_sentence(config), models, world, *enabled_sentence(config, "constraints")]
 
 
-def _own_sizes(config: Tree) -> str:
+def training_phrase(config: JsonDict, unit: str = "stories") -> str:
+    steps, batch, rate = (
+        setting_phrase(config, f"model.training.{name}") for name in ("steps", "batch", "learning_rate")
+    )
+    return f"trained for {steps} steps of {batch} {unit} at learning rate {rate}"
+
+
+def _own_sizes(config: JsonDict) -> str:
     """What the tasks that were run have of their own, and which of them leave nothing to ask."""
     trees = {str(at(tree, "world.task")): tree for _, tree in setting_configs(config)}
-    told = ""
+    sizes = ""
     for task, tree in trees.items():
         own = [f"{path} {phrase(at(tree, path))}" for path in flatten(config.get("tasks", {}).get(task, {}))]
-        told += f" Of its own {task} has {', '.join(own)}." if own else ""
+        sizes += f" Settings of {task} alone: {', '.join(own)}." if own else ""
         if task == "two_facts" and at(tree, "world.things") == 1:
-            told += f" With one thing to ask for, the question of {task} is always the same."
-    return told
+            sizes += f" With one thing to ask for, the question of {task} is always the same."
+    return sizes
 
 
-def headline(findings: Findings) -> str:
-    """How well questions are answered: by the first setting of each task, or by the best of the only task."""
-    found = tasks(findings)
+def headline(results: RunResults) -> str:
+    """The best accuracy; with several tasks that of each task's first setting."""
+    found = tasks(results)
     if len(found) == 1:
-        return _best(findings)
-    parts = [f"{task.name} {_answered(task)}{_at_most(findings, task)}" for task in found]
-    return f"Answered right by {found[0].rows[0].name}: {'; '.join(parts)}."
+        best = results.best()
+        chance = None if best is None else best.scores["accuracy"].chance
+        return sentences.headline(results, _references(results, found[0], chance))
+    parts = [f"{task.name} {_accuracy(results, task)}" for task in found]
+    several = any(len(task.rows) > 1 for task in found)
+    first = f" of {found[0].rows[0].name}" if several else ""
+    return f"Accuracy{first}: {'; '.join(parts)}."
 
 
-def _best(findings: Findings) -> str:
-    best = findings.best()
-    if best is None:
-        return "No setting has an accuracy: nothing can be said about answers."
-    score, amount = best.scores["accuracy"], len(findings.settings)
-    subject = f"Best of {amount} settings: {best.label}" if amount > 1 else "The model"
-    chance = "" if score.chance is None else f", where a rule of thumb has {number('accuracy', score.chance)}"
-    beside = f"{chance}{_at_most(findings, tasks(findings)[0])}"
-    return f"{subject} answers {estimate('accuracy', score)} of the questions right{beside}."
-
-
-def _at_most(findings: Findings, task: Task) -> str:
-    bar = without_the_question(findings, task)
-    return "" if bar is None else f", at most {number('accuracy', bar)} without the question"
-
-
-def _answered(task: Task) -> str:
+def _accuracy(results: RunResults, task: Task) -> str:
+    """Of a task's first setting, beside what to hold it against."""
     score = task.rows[0].setting.scores.get("accuracy")
     if score is None:
-        return "–"
-    return f"{estimate('accuracy', score)}, chance {number('accuracy', score.chance)}"
+        return MISSING
+    references = _references(results, task, score.chance)
+    known = [f"{name} {number('accuracy', value)}" for name, value in references if value is not None]
+    return f"{estimate('accuracy', score)} ({', '.join(known)})"
 
 
-def details(findings: Findings) -> list[str]:
-    """Which settings answer fewer or more questions than the first of their task, and attend less or more rightly."""
-    sentences: list[str] = []
-    for task in tasks(findings):
+def _references(results: RunResults, task: Task, chance: float | None) -> list[sentences.Reference]:
+    return [("chance", chance), ("without the question", without_the_question(results, task))]
+
+
+def details(results: RunResults) -> list[str]:
+    """Which settings differ clearly from the first of their task in accuracy or in attention on the support."""
+    found: list[str] = []
+    for task in tasks(results):
         first = task.rows[0].name
-        for verdict, who in _called(findings, task, "accuracy").items():
-            amount = "more" if verdict == "higher" else "fewer"
-            sentences.append(f"On {task.name}, {amount} questions are answered right than with {first}: {who}.")
-        for verdict, who in _called(findings, task, "support_best").items():
-            amount = "more" if verdict == "higher" else "less"
-            sentences.append(f"On {task.name}, the best head attends {amount} to the supporting facts: {who}.")
-    if sentences or not findings.differences:
-        return sentences
-    return ["No setting differs clearly from the first in accuracy or in attention to supporting facts."]
+        for metric in ("accuracy", "support_best"):
+            for verdict, settings in _called(results, task, metric).items():
+                label = describe_metric(metric).label
+                found.append(f"{task.name}, {label} {verdict} than {first}: {settings}.")
+    if found or not results.differences:
+        return found
+    return ["No setting differs clearly from the first in accuracy or in attention on the supporting facts."]
 
 
-def _called(findings: Findings, task: Task, metric: str) -> dict[str, str]:
+def error_bar(results: RunResults) -> str:
+    return sentences.error_bar(results, SEED_NAMES, SHARED)
+
+
+def _called(results: RunResults, task: Task, metric: str) -> dict[str, str]:
     """By verdict, the rows that have it, each with its difference from the first."""
     names = {row.setting.index: row.name for row in task.rows}
     found: dict[str, list[str]] = {}
-    for one in findings.differences:
+    for one in results.differences:
         alike = one["setting"] in names and one["reference"] == task.rows[0].setting.index
         if one["metric"] == metric and alike and one["verdict"] != "undecided":
             by = number(metric, one["value"], True)
             found.setdefault(one["verdict"], []).append(f"{names[one['setting']]} ({by})")
     return {verdict: ", ".join(who) for verdict, who in found.items()}
-
-
-def replicated(worlds: int, seeds: int) -> str:
-    """What replicates differ in."""
-    if worlds > 1:
-        return f"world.seed ({worlds} times other stories) and seed ({count(seeds, 'start')} of the weights)."
-    return "seed: how the weights start. All are taught and examined on the same stories."

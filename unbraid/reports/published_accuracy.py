@@ -1,4 +1,4 @@
-"""The table of seed 000 beside a run of the same experiments (`studies/seed_000.toml`)."""
+"""The table of the head-constraints study (`studies/published/head_constraints.toml`) beside a run of the same."""
 
 import json
 import math
@@ -7,40 +7,40 @@ from pathlib import Path
 
 from matplotlib.lines import Line2D
 
-from unbraid.config import Tree, flatten, read_toml
+from unbraid.config import JsonDict, flatten, read_toml
 from unbraid.reports import markup
-from unbraid.reports.canvas import INK, Picture, Plate, blank, key, name_axes, png
+from unbraid.reports.canvas import INK, Figure, Section, blank, key, name_axes, png
 from unbraid.reports.configurations import setting_configs
-from unbraid.reports.findings import Findings, Score
-from unbraid.reports.forest_figures import row_look
+from unbraid.reports.forest_figures import row_style
 from unbraid.reports.markup import Group
+from unbraid.reports.run_results import RunResults, Score
 from unbraid.reports.score_figures import draw_row, name_row, row_key
 from unbraid.reports.tasks import Row, tasks
 from unbraid.reports.words import MISSING, interval, number
 
-SEED_000 = Path(__file__).parents[1] / "studies" / "seed_000.toml"
+PUBLISHED = Path(__file__).parents[1] / "studies" / "published" / "head_constraints.toml"
 
 
-def published_accuracies(findings: Findings) -> Plate:
-    """Our accuracies with the seed's; empty where the run is not of its experiments."""
-    rows = _rows(findings) if findings.is_taught else []
+def published_accuracies(results: RunResults) -> Section:
+    """Our accuracies with those of the study; empty where the run is not of its experiments."""
+    rows = _rows(results)
     error = _error(rows[0][1]) if rows else 0.0
     caption = (
-        "Diamond: what the seed reports, of one model, with twice the standard error that its 1000 test questions "
+        "Diamond: what the study reports, of one model, with twice the standard error that its 1000 test questions "
         f"leave (about ± {2 * error:.2f}). Small dots: our replicates. Large marker: their mean with its 95 % "
-        "interval. Dashed tick: chance, the best of a few rules of thumb that do not read the question. Solid: "
+        "interval. Dashed tick: chance, the best of a few shortcuts that do not read the question. Solid: "
         "all right."
     )
-    pictures = [_picture(findings, rows)] if rows else []
-    return Plate("The seed's table, run again", caption, pictures, _table(rows) if rows else "")
+    figures = [_figure(results, rows)] if rows else []
+    return Section("The table of the head-constraints study, run again", caption, figures, _table(rows) if rows else "")
 
 
-def _rows(findings: Findings) -> list[tuple[Row, float, Score]]:
-    """Each case that the seed has a figure for, taught as it was: ours, and its accuracy."""
+def _rows(results: RunResults) -> list[tuple[Row, float, Score]]:
+    """Each case that the study reports, trained as it was: ours, and its accuracy."""
     source = _source()
-    configs = {json.dumps(swept): flatten(tree) for swept, tree in setting_configs(findings.config)}
+    configs = {json.dumps(swept): flatten(tree) for swept, tree in setting_configs(results.config)}
     found: list[tuple[Row, float, Score]] = []
-    for task in tasks(findings):
+    for task in tasks(results):
         for row in task.rows:
             ours = configs.get(json.dumps(row.setting.swept), {})
             needed = {**source["conditions"], **source["sizes"].get(row.name, {})}
@@ -50,31 +50,33 @@ def _rows(findings: Findings) -> list[tuple[Row, float, Score]]:
     return found
 
 
-def _picture(findings: Findings, rows: list[tuple[Row, float, Score]]) -> Picture:
-    figure, axes = blank(findings.source, height=1.95 + 0.5 * len(rows))
+def _figure(results: RunResults, rows: list[tuple[Row, float, Score]]) -> Figure:
+    figure, axes = blank(results.source, height=1.95 + 0.5 * len(rows))
     for place, (row, theirs, score) in enumerate(rows):
         y = -float(place)
-        name_row(axes, y, row.name, f"{number('accuracy', score.value)} (seed {theirs:.3f})")
-        draw_row(axes, y, row_look(row), score)
+        name_row(axes, y, row.name, f"{number('accuracy', score.value)} (study {theirs:.3f})")
+        draw_row(axes, y, row_style(row), score)
         spread = 2 * _error(theirs)
         axes.plot([theirs - spread, theirs + spread], [y - 0.22] * 2, color=INK, linewidth=1)
         axes.plot([theirs], [y - 0.22], "d", color="white", markeredgecolor=INK, markersize=6)
     axes.set(xlim=(0, 1.03), ylim=(0.5 - len(rows), 0.65), yticks=[])
     axes.spines["left"].set_visible(False)
-    name_axes(axes, "Accuracy beside the seed's", "accuracy (higher is better)", "")
-    seed = Line2D([], [], color=INK, marker="d", markerfacecolor="white", linewidth=1, label="the seed, ± 2 s.e.")
-    key(figure, [*row_key([score for *_, score in rows]), seed])
-    told = "; ".join(f"{row.name} {number('accuracy', score.value)}, seed {theirs:.3f}" for row, theirs, score in rows)
-    return Picture("published-accuracy", png(figure), f"Accuracy of the seed's experiments: {told}.")
+    name_axes(axes, "Accuracy beside the study's", "accuracy (higher is better)", "")
+    study = Line2D([], [], color=INK, marker="d", markerfacecolor="white", linewidth=1, label="the study, ± 2 s.e.")
+    key(figure, [*row_key([score for *_, score in rows]), study])
+    described = "; ".join(
+        f"{row.name} {number('accuracy', score.value)}, study {theirs:.3f}" for row, theirs, score in rows
+    )
+    return Figure("published-accuracy", png(figure), f"Accuracy of the study's experiments: {described}.")
 
 
 def _table(rows: list[tuple[Row, float, Score]]) -> str:
-    head = ("experiment", "ours", "95 % interval", "the seed", "is it inside?", "chance")
+    head = ("experiment", "ours", "95 % interval", "the study", "is it inside?", "chance")
     return markup.table("Accuracies", head, [Group([_cells(*each) for each in rows])])
 
 
 def _cells(row: Row, theirs: float, score: Score) -> list[str]:
-    """Whether the seed's value is in our interval, widened by the luck of its questions."""
+    """Whether the study's value is in our interval, widened by the luck of its questions."""
     inside = MISSING
     if score.interval:
         low, high = score.interval
@@ -91,10 +93,10 @@ def _cells(row: Row, theirs: float, score: Score) -> list[str]:
 
 
 def _error(share: float) -> float:
-    """The standard error of a share of the seed's test questions."""
+    """The standard error of a share of the study's test questions."""
     return math.sqrt(share * (1 - share) / _source()["questions"])
 
 
 @cache
-def _source() -> Tree:
-    return read_toml(SEED_000)
+def _source() -> JsonDict:
+    return read_toml(PUBLISHED)

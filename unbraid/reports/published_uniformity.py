@@ -1,4 +1,4 @@
-"""What seed 001 and its author report of heads, for a run that varies the same (`studies/seed_001.toml`)."""
+"""What the gauge study and its author report of heads (`studies/published/gauge.toml`), for a run of the same."""
 
 import json
 import math
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from unbraid.config import Tree, flatten, read_toml
+from unbraid.config import JsonDict, flatten, read_toml
 from unbraid.reports.configurations import setting_configs
-from unbraid.reports.findings import Findings, Setting
+from unbraid.reports.run_results import RunResults, Setting
 
-SEED_001 = Path(__file__).parents[1] / "studies" / "seed_001.toml"
+PUBLISHED = Path(__file__).parents[1] / "studies" / "published" / "gauge.toml"
 VARIED = {"temperature": "model.kappa", "alignment": "model.alignment"}
 """The setting that each of its tables varies."""
 COMPARABLE = (
@@ -29,14 +29,14 @@ class Report:
     """That they count sharp ones of."""
 
 
-def reported(findings: Findings) -> list[Report]:
+def reported(results: RunResults) -> list[Report]:
     """Their rows that some setting of the run is like, of what the run varies; none where it varies another thing."""
     source = _source()
-    configs = {json.dumps(swept): flatten(tree) for swept, tree in setting_configs(findings.config)}
-    ours = [(configs.get(json.dumps(one.swept), {}), one) for one in findings.settings]
+    configs = {json.dumps(swept): flatten(tree) for swept, tree in setting_configs(results.config)}
+    ours = [(configs.get(json.dumps(one.swept), {}), one) for one in results.settings]
     found: list[Report] = []
     for table, path in VARIED.items():
-        alike = [flat for flat, one in ours if _is_alike(findings, flat, one)]
+        alike = [flat for flat, one in ours if _is_alike(results, flat, one)]
         if len({flat.get(path) for flat in alike}) < 2:
             continue
         for row in source[table]:
@@ -46,15 +46,15 @@ def reported(findings: Findings) -> list[Report]:
     return found
 
 
-def _is_alike(findings: Findings, flat: Tree, setting: Setting) -> bool:
-    """Whether it has the seed's temperature rule and width."""
+def _is_alike(results: RunResults, flat: JsonDict, setting: Setting) -> bool:
+    """Whether it has the study's temperature rule and width."""
     source, stack = _source(), setting.places[0][0]
-    labels = findings.texts[stack].get("heads", []) if findings.texts else []
+    labels = results.texts[stack].get("heads", []) if results.texts else []
     degrees = [int(label[1:]) for label in labels if label[1:].isdigit()]
     wide = len(degrees) == len(labels) and sum(2 * degree + 1 for degree in degrees) == source["width"]
     return wide and all(flat.get(path) == value for path, value in source["conditions"].items())
 
 
 @cache
-def _source() -> Tree:
-    return read_toml(SEED_001)
+def _source() -> JsonDict:
+    return read_toml(PUBLISHED)

@@ -4,28 +4,28 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as MatplotlibFigure
 from matplotlib.lines import Line2D
 from numpy.typing import ArrayLike
 
+from unbraid.metrics.catalog import FOUND
 from unbraid.reports.canvas import (
     COLOURS,
     HEIGHT,
-    Look,
-    Picture,
-    Plate,
+    Figure,
+    Section,
+    Style,
     blank,
     key,
     left_out,
     level,
-    look,
     make_log,
     name_axes,
     png,
+    setting_style,
     short,
 )
-from unbraid.reports.findings import Findings, Setting
-from unbraid.reports.thresholds import FOUND
+from unbraid.reports.run_results import RunResults, Setting
 from unbraid.reports.words import number
 
 PALE = "#a0a0a0"
@@ -49,7 +49,7 @@ class _Recovery:
         return cls(rates[order], found[:, order], False)
 
     @property
-    def across(self) -> str:
+    def axis_label(self) -> str:
         return "true feature, best found first" if self.ranked else "firing probability of the true feature (log)"
 
     def median(self) -> tuple[np.ndarray, np.ndarray]:
@@ -59,45 +59,72 @@ class _Recovery:
         return np.median(view(self.x, window), axis=1), np.median(view(self.cosines.mean(0), window), axis=1)
 
 
-def recovery(findings: Findings) -> Plate:
-    """Each true feature's best cosine against how often it fires, a picture a setting."""
-    settings = findings.panels
-    found = [_Recovery.of(findings.probabilities(s), findings.table(s, "best_cosine")) for s in settings]
-    pictures = [_picture(findings, settings, found, place) for place in range(len(settings))]
+def recovery(results: RunResults) -> Section:
+    """Each true feature's best cosine against how often it fires, a figure a setting."""
+    if not results.has("best_cosine"):
+        return Section("", "", [])
+    settings = results.panels
+    found = [_Recovery.of(results.probabilities(s), results.table(s, "best_cosine")) for s in settings]
+    figures = [_figure(results, settings, found, place) for place in range(len(settings))]
     where = "how often it fires (x, probability per sample, log scale)"
     if found[0].ranked:
         where = "its rank (x, best found first; all fire about equally often)"
     caption = (
         f"Each dot is a true feature: {where} and the cosine of the learned feature most like it (y, 1 is perfect), "
         "mean over replicates; the vertical bar runs from the worst replicate to the best. Black line: the running "
-        f"median; grey lines: that of the other settings drawn.{left_out(findings, settings)}"
+        f"median; grey lines: that of the other settings drawn.{left_out(results, settings)}"
     )
-    return Plate("Recovery of every true feature", caption, pictures)
+    return Section("Recovery of every true feature", caption, figures)
 
 
-def draw_recovery(probabilities: ArrayLike, best_cosine: ArrayLike, chance: float | None = None) -> Figure:
-    """The same figure from arrays, for a notebook: firing probabilities `n`, and best cosines `m n`."""
+def draw_recovery(probabilities: ArrayLike, best_cosine: ArrayLike, chance: float | None = None) -> MatplotlibFigure:
+    """Draw how well each planted feature was recovered, against how often it fires.
+
+    Parameters
+    ----------
+    probabilities : array, shape (n,)
+        The share of samples in which each planted feature fires: `world.probabilities`.
+    best_cosine : array, shape (m, n)
+        The cosine of the learned feature nearest to each planted one: `scores.tables["best_cosine"]`.
+    chance : float, optional
+        Drawn as a line: `scores.chance["mmcs"]`.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Shown by a notebook; `figure.savefig("recovery.png")` saves it.
+
+    Examples
+    --------
+    >>> import unbraid as ub
+    >>> world = ub.Superposition(dimensions=8, n_features=16)
+    >>> stack = ub.Stack.start(ub.Dictionary(d_sae=16), world.dimensions, seeds=[0, 1])
+    >>> scores = ub.score(stack, world, samples=512)
+    >>> figure = ub.draw_recovery(world.probabilities, scores.tables["best_cosine"], scores.chance["mmcs"])
+    >>> len(figure.axes)
+    1
+    """
     this = _Recovery.of(np.asarray(probabilities, dtype=float), np.asarray(best_cosine, dtype=float))
     figure, axes = blank("unbraid", height=HEIGHT + 0.2)
-    key(figure, _draw(axes, this, Look(COLOURS[0], "-", "o"), "Recovery of every true feature", chance, []))
+    key(figure, _draw(axes, this, Style(COLOURS[0], "-", "o"), "Recovery of every true feature", chance, []))
     return figure
 
 
-def _picture(findings: Findings, settings: list[Setting], found: list[_Recovery], place: int) -> Picture:
+def _figure(results: RunResults, settings: list[Setting], found: list[_Recovery], place: int) -> Figure:
     setting, this = settings[place], found[place]
-    figure, axes = blank(findings.source, height=HEIGHT + 0.2)
+    figure, axes = blank(results.source, height=HEIGHT + 0.2)
     others = [other for other in found if other is not this and other.ranked == this.ranked]
     chance = setting.scores["mmcs"].chance
-    key(figure, _draw(axes, this, look(findings, setting), short(setting.label), chance, others))
+    key(figure, _draw(axes, this, setting_style(results, setting), short(setting.label), chance, others))
     alt = (
-        f"{setting.label}: best cosine of each of {len(this.x)} true features, against {this.across}; mean "
+        f"{setting.label}: best cosine of each of {len(this.x)} true features, against {this.axis_label}; mean "
         f"{number('mmcs', setting.value('mmcs'))}, {(this.cosines.mean(0) >= FOUND).mean():.0%} at {FOUND} or above."
     )
-    return Picture(f"recovery-{place + 1}", png(figure), alt)
+    return Figure(f"recovery-{place + 1}", png(figure), alt)
 
 
 def _draw(
-    axes: Axes, this: _Recovery, drawn: Look, title: str, chance: float | None, others: list[_Recovery]
+    axes: Axes, this: _Recovery, drawn: Style, title: str, chance: float | None, others: list[_Recovery]
 ) -> list[Line2D]:
     """Dots, bars and the running median, over those of other settings; gives the legend's lines."""
     x = this.x
@@ -112,7 +139,7 @@ def _draw(
     if not this.ranked:
         make_log(axes, "x", x[0], x[-1])
     axes.set_ylim(min(0.0, float(this.cosines.min())), 1.04)
-    name_axes(axes, title, this.across, "best cosine, mean")
+    name_axes(axes, title, this.axis_label, "best cosine, mean")
     lines = [Line2D([], [], color="black", linewidth=2, label="running median")]
     lines += [Line2D([], [], color=PALE, linewidth=1.4, label="other settings")] if others else []
     levels = [level(axes, FOUND, f"{FOUND}: counts as found", "--"), level(axes, chance, "chance", ":")]

@@ -13,64 +13,69 @@ from unbraid.reports.canvas import (
     INK,
     SMALL,
     SMALLER,
-    Look,
-    Picture,
-    Plate,
+    Figure,
+    Section,
+    Style,
     blank,
     key,
     left_out,
-    look,
     name_axes,
     plain,
     png,
+    setting_style,
     short,
 )
-from unbraid.reports.findings import MOST_ROWS, Findings, Score, Setting, finite
-from unbraid.reports.metric_words import PLOTTED, UNPLANTED
-from unbraid.reports.words import estimate, wording
+from unbraid.reports.run_results import MOST_ROWS, RunResults, Score, Setting, finite
+from unbraid.reports.summaries import summary_of
+from unbraid.reports.words import describe_metric, estimate
 
 CHANCE: LineStyleType = (0.0, (2.0, 1.2))
+PLOTTED = ("mmcs", "mcc", "recovered", "f1", "evenness", "hopkins", "clustered")
+"""Where there is none of these the leading metric is plotted."""
 
 
-def scores(findings: Findings) -> Plate:
+def scores(results: RunResults) -> Section:
     """A row a setting: every replicate, the mean with its interval, chance and ceiling."""
-    settings = findings.settings if len(findings.settings) <= MOST_ROWS else findings.drawn
-    plotted = PLOTTED if findings.is_planted else UNPLANTED
-    kept = [metric for metric in plotted if any(metric in setting.scores for setting in settings)]
+    settings = results.settings if len(results.settings) <= MOST_ROWS else results.drawn
+    plotted = [metric for metric in PLOTTED if results.has_score(metric)] or [results.leading]
     caption = (
         "Each row is a setting. Small dots: one per replicate. Large marker: their mean, with its 95 % interval as a "
-        f"bar (often narrower than the marker). {_bounds(findings)}{left_out(findings, settings)}"
+        f"bar (often narrower than the marker). {_bounds(results)}{left_out(results, settings)}"
     )
-    pictures = [_picture(findings, settings, metric) for metric in kept]
-    heading = "Scores against chance and ceiling" if findings.is_planted else "Scores against chance"
-    return Plate(heading, caption, pictures)
-
-
-def _bounds(findings: Findings) -> str:
-    if "embedding" in findings.config:
-        return "Dashed tick: chance, the same samples with their features dealt anew."
-    if not findings.is_planted:
-        return "Dashed tick: chance, answering the mean. No truth was planted, so there is no ceiling. 1 is perfect."
-    return (
-        "Dashed tick: chance, a random dictionary of the same size. Solid tick: the ceiling, an oracle of the same "
-        "size. Scores have no unit; 1 is perfect."
+    figures = [_figure(results, settings, metric) for metric in plotted]
+    bounded = any(
+        setting.scores[metric].ceiling is not None
+        for metric in plotted
+        for setting in settings
+        if metric in setting.scores
     )
+    heading = "Scores against chance and ceiling" if bounded else "Scores against chance"
+    return Section(heading, caption, figures)
 
 
-def _picture(findings: Findings, settings: list[Setting], metric: str) -> Picture:
-    figure, axes = blank(findings.source, height=1.75 + 0.52 * len(settings))
+def _bounds(results: RunResults) -> str:
+    if results.has_truth:
+        return (
+            "Dashed tick: chance, a random dictionary of the same size. Solid tick: the ceiling, an oracle of the same "
+            "size. Scores have no unit; 1 is perfect."
+        )
+    return f"Dashed tick: chance. {summary_of(results.facts).references(results)}"
+
+
+def _figure(results: RunResults, settings: list[Setting], metric: str) -> Figure:
+    figure, axes = blank(results.source, height=1.75 + 0.52 * len(settings))
     rows = [(setting, setting.scores[metric]) for setting in settings if metric in setting.scores]
     for row, (setting, score) in enumerate(rows):
         name_row(axes, -float(row), setting.label, estimate(metric, score))
-        draw_row(axes, -float(row), look(findings, setting), score)
+        draw_row(axes, -float(row), setting_style(results, setting), score)
     lowest = min((value for _, score in rows for value in finite(score.members)), default=0.0)
     axes.set(xlim=(min(-0.02, lowest * 1.1), 1.03), ylim=(0.6 - len(rows), 0.65), yticks=[])
     axes.spines["left"].set_visible(False)
-    words = wording(metric)
-    name_axes(axes, words.heading, f"{words.heading} ({words.better})", "")
+    words = describe_metric(metric)
+    name_axes(axes, words.label, f"{words.label} ({words.direction})", "")
     key(figure, row_key([score for _, score in rows]))
-    told = "; ".join(f"{setting.label} {estimate(metric, score)}" for setting, score in rows)
-    return Picture(f"score-{metric}", png(figure), f"Dot plot of {words.heading}: {told}.")
+    described = "; ".join(f"{setting.label} {estimate(metric, score)}" for setting, score in rows)
+    return Figure(f"score-{metric}", png(figure), f"Dot plot of {words.label}: {described}.")
 
 
 def row_key(scores: Sequence[Score], chance: str = "chance", ceiling: str = "ceiling") -> list[Line2D]:
@@ -92,7 +97,7 @@ def name_row(axes: Axes, y: float, left: str, right: str) -> None:
     axes.text(1, y + 0.36, right, fontsize=SMALL, color=INK, va="center", ha="right", transform=across, bbox=CLEAR)
 
 
-def draw_row(axes: Axes, y: float, drawn: Look, score: Score, half: float = 0.18, size: float = 8) -> None:
+def draw_row(axes: Axes, y: float, drawn: Style, score: Score, half: float = 0.18, size: float = 8) -> None:
     """Replicates, their mean with its interval, chance and ceiling, within `half` of y; the mean as large as `size`."""
     marks: list[tuple[float | None, LineStyleType]] = [(score.chance, CHANCE), (score.ceiling, "-")]
     for value, style in marks:

@@ -3,18 +3,18 @@
 from collections.abc import Sequence
 
 from unbraid.reports import markup
-from unbraid.reports.findings import Setting
 from unbraid.reports.markup import Group
-from unbraid.reports.words import MISSING, interval, number, wording_of
+from unbraid.reports.run_results import Setting
+from unbraid.reports.words import MISSING, describe_metric_of, interval, number
 
 
 def score_table(settings: Sequence[Setting], metrics: Sequence[str]) -> str:
     groups: list[Group] = []
     for metric in metrics:
-        words = wording_of(metric, settings)
+        words = describe_metric_of(metric, settings)
         rows = [[one.label, *score_cells(one, metric)] for one in settings if metric in one.scores]
-        remark = f"{words.meaning} ({words.better})" if words.meaning else ""
-        groups.append(Group(rows, words.heading, remark))
+        remark = f"{words.sentence} ({words.direction})" if words.sentence else ""
+        groups.append(Group(rows, words.label, remark))
     return markup.table("Scores", ("setting", "mean", "95 % interval", "chance", "ceiling"), groups)
 
 

@@ -1,198 +1,103 @@
-"""The sections of a report that are words and tables: what was run, the headline, scores, differences, environment."""
+"""The registry of report sections: a name, and a function from the results of a run to a section."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
-from unbraid.config import Tree
-from unbraid.reports import markup
-from unbraid.reports.canvas import SIGNS
-from unbraid.reports.findings import MOST_LINES, MOST_ROWS, Findings, best_of, environment
-from unbraid.reports.line_sentences import LINE_CHANCE, reached
-from unbraid.reports.markup import Group
-from unbraid.reports.metric_words import FEW, MAIN
-from unbraid.reports.model_sentences import MODEL_CHANCE
-from unbraid.reports.score_tables import score_cells, score_table
-from unbraid.reports.sentences import details, error_bar, headline, what_was_run
-from unbraid.reports.text_sentences import TEXT_CHANCE, pairs_counted, written
-from unbraid.reports.words import in_order, interval, number, seconds, wording
+from unbraid.config import suggest
+from unbraid.errors import UserError
+from unbraid.reports.ablation_step_figures import steps
+from unbraid.reports.canvas import Section, index_style
+from unbraid.reports.cost_figures import costs
+from unbraid.reports.embedding_figures import embeddings
+from unbraid.reports.equal_accuracy import equal_accuracy
+from unbraid.reports.equal_l0_figures import absorbed, correlations
+from unbraid.reports.factor_figures import disentangled, recoveries
+from unbraid.reports.feature_figures import cosines, firing_rates
+from unbraid.reports.feature_pages import pages
+from unbraid.reports.first_head_figures import first_heads
+from unbraid.reports.forest_figures import forests
+from unbraid.reports.head_figures import attention_and_support, routes
+from unbraid.reports.head_maps import chosen_maps, head_maps
+from unbraid.reports.heat_figures import chosen_heads, gallery
+from unbraid.reports.irrep_figures import by_irrep
+from unbraid.reports.language_figures import predictions
+from unbraid.reports.learning_figures import learning
+from unbraid.reports.matching_figures import concept_matching
+from unbraid.reports.matrix_figures import matrices
+from unbraid.reports.mechanism_effect_figures import additions
+from unbraid.reports.pareto_figures import pareto
+from unbraid.reports.probing_figures import probing
+from unbraid.reports.published_accuracy import published_accuracies
+from unbraid.reports.rate_figures import rates
+from unbraid.reports.recovery_figures import recovery
+from unbraid.reports.run_results import RunResults
+from unbraid.reports.score_figures import scores
+from unbraid.reports.size_figures import sizes
+from unbraid.reports.summaries import SUMMARIES
+from unbraid.reports.text_sections import all_scores, differences, text_samples
+from unbraid.reports.timeline_figures import timelines
+from unbraid.reports.tracking_figures import dead_entries, fates
+from unbraid.reports.training_figures import curves
+from unbraid.storage.files import write_bytes
 
-MANY = 4
-ALONE = 20
-"""Of so many comparisons one is called by luck alone, at 95 %."""
-
-
-def told(findings: Findings, level: int) -> str:
-    """The headline, and what was run."""
-    said = "".join(
-        markup.paragraph(sentence) for sentence in (headline(findings), " ".join(details(findings))) if sentence
-    )
-    config = (findings.run.path / "config.toml").read_text(encoding="utf-8")
-    again = "Saved as config.toml, this does it again: unbraid run config.toml"
-    samples = "".join(markup.paragraph(sample) for sample in written(findings))
-    return (
-        f'<div class="headline">{said}</div>'
-        + markup.heading(level, "What was run")
-        + markup.paragraph(" ".join([*what_was_run(findings.config), *(reached(findings) if findings.is_line else [])]))
-        + (markup.fold("How the models write", samples) if samples else "")
-        + markup.fold("The whole configuration", markup.paragraph(again, "soft") + markup.code(config))
-    )
-
-
-def scored(findings: Findings) -> str:
-    """The table of settings, metric by metric, and what its intervals, chance and ceiling are."""
-    metrics = in_order(list(dict.fromkeys(metric for one in findings.settings for metric in one.scores)))
-    meaning = (
-        f"{error_bar(findings)} Chance is a random dictionary of the same size, fired by the same rule; the ceiling is "
-        "an oracle of the same size that holds the most frequent true features and knows what fired."
-    )
-    if "embedding" in findings.config:
-        meaning = (
-            f"{error_bar(findings)} Chance is the picture of the same samples with every feature's strengths dealt "
-            "anew among them: each fires as often as before, and independently of the others."
-        )
-    if findings.is_taught:
-        meaning = f"{error_bar(findings)} {MODEL_CHANCE}"
-    if findings.is_line:
-        meaning = f"{error_bar(findings)} {LINE_CHANCE}"
-    if findings.is_text:
-        meaning = f"{error_bar(findings)} {TEXT_CHANCE} {pairs_counted(findings)}"
-    if not findings.is_planted:
-        meaning = f"{error_bar(findings)} Chance is answering the mean. There is no planted truth, and so no ceiling."
-    return markup.paragraph(meaning) + _judged(findings.judged) + _tables(findings, metrics)
-
-
-def _judged(judged: Tree) -> str:
-    """Where dictionaries were judged on a model: on what, beside what, and what to be wary of."""
-    if not judged:
-        return ""
-    raw = judged["beside"]["raw activations"].get("probe_1")
-    beside = f" A probe on one coordinate of the activations themselves has {raw['value']:.3f}." if raw else ""
-    said = (
-        f"Judged on {judged['model']}, {judged['site']}: reconstructions spliced in on {judged['text']}; probes on "
-        f"{', '.join(judged['labelled']) or 'nothing'}. There chance is a random dictionary of the same size.{beside}"
-    )
-    return "".join(markup.paragraph(sentence) for sentence in (said, *judged["warnings"]))
-
-
-def compared(findings: Findings, level: int) -> str:
-    """Every setting's paired difference from the first; nothing where there is one setting."""
-    if not findings.differences:
-        return ""
-    references = list(dict.fromkeys(one["reference"] for one in findings.differences))
-    first = findings.settings[references[0]].label
-    several = " (and on other tasks from the first there)" if len(references) > 1 else ""
-    amount = len(findings.differences)
-    luck = f" Of {amount} about {amount / ALONE:.0f} would be called by luck alone." if amount >= ALONE else ""
-    meaning = (
-        f"Each setting minus {first}{several}, paired by replicate: mean, 95 % interval and number of pairs. The "
-        f"verdict is higher or lower where the interval leaves out 0, else undecided.{luck}"
-    )
-    meaning += " Whether accuracies are equal is not asked here, but in the table above." if findings.is_line else ""
-    metrics = in_order(list(dict.fromkeys(one["metric"] for one in findings.differences)))
-    if len(findings.settings) > MOST_ROWS:
-        name = (
-            f"{wording(metrics[0]).heading} of {len(findings.settings) - 1} settings; other scores are in scores.json"
-        )
-        tables = markup.fold(name, _difference_table(findings, metrics[:1]))
-    else:
-        tables = _folded(metrics, _first(findings), lambda kept: _difference_table(findings, kept))
-    return markup.heading(level, f"Differences from {first}") + markup.paragraph(meaning) + tables
+SECTIONS: dict[str, Callable[[RunResults], Section]] = {
+    "all_scores": all_scores,
+    "differences": differences,
+    "equal_accuracy": equal_accuracy,
+    "text_samples": text_samples,
+    "published_accuracy": published_accuracies,
+    "task_scores": forests,
+    "case_differences": costs,
+    "learning_curves": learning,
+    "attention_and_support": attention_and_support,
+    "routing": routes,
+    "chosen_heads": chosen_heads,
+    "all_heads": gallery,
+    "first_heads": first_heads,
+    "perplexity": predictions,
+    "head_uniformity": by_irrep,
+    "head_maps": head_maps,
+    "chosen_head_maps": chosen_maps,
+    "grid": matrices,
+    "score_figures": scores,
+    "mechanism_effects": additions,
+    "pareto_fronts": pareto,
+    "absorption": absorbed,
+    "feature_correlations": correlations,
+    "sparse_probing": probing,
+    "ablation_steps": steps,
+    "dead_features": dead_entries,
+    "tracking": fates,
+    "timelines": timelines,
+    "training_curves": curves,
+    "training_curves_by_row": partial(curves, style=index_style),
+    "recovery_by_samples": sizes,
+    "recovery_by_rate": rates,
+    "feature_recovery": recovery,
+    "cosines": cosines,
+    "firing_rates": firing_rates,
+    "embeddings": embeddings,
+    "factor_recovery": recoveries,
+    "concept_matching": concept_matching,
+    "disentanglement": disentangled,
+    "feature_cards": pages,
+}
+"""Every section of a report by its name; a kind of experiment says which its report has, in order."""
 
 
-def surroundings(findings: Findings) -> str:
-    """What the result may depend on beyond its configuration."""
-    found, status = environment(findings.run), findings.run.status()
-    packages = ", ".join(f"{name} {version}" for name, version in found["packages"].items())
-    pairs = [
-        ("run", findings.run.name),
-        ("began", str(findings.run.facts()["began"]).replace("T", " ").replace("+00:00", " UTC")),
-        ("worked", seconds(status["seconds"])),
-        ("commit", found["commit"] or "not from a checkout"),
-        ("Python", found["python"]),
-        ("packages", packages),
-        ("threads", str(found["threads"])),
-        ("machine", found["machine"]),
-    ]
-    return f"<footer>{markup.facts(pairs)}</footer>"
+def draw(results: RunResults) -> list[Section]:
+    """The sections that this run names and has something to show in."""
+    named = [name for name in results.sections if name not in SUMMARIES]
+    unknown = [name for name in named if name not in SECTIONS]
+    if unknown:
+        raise UserError(f"{results.run.path} names the section {unknown[0]!r:.60}; {suggest(unknown[0], SECTIONS)}")
+    drawn = [SECTIONS[name](results) for name in named]
+    return [section for section in drawn if section.figures or section.numbers]
 
 
-def overview(findings: Sequence[Findings]) -> str:
-    """One row a run, with its best setting; runs of models have a table of their own."""
-    dictionaries = [one for one in findings if not (one.is_taught or one.is_text or one.is_line)]
-    lines = [one for one in findings if one.is_line]
-    models = [one for one in findings if one.is_taught]
-    languages = [one for one in findings if one.is_text]
-    return (
-        _overview(dictionaries, "mmcs", ("recovered", "l0"))
-        + _overview(lines, "recovery", ("recovery_share", "accuracy"))
-        + _overview(models, "accuracy", ("support_best",))
-        + _overview(languages, "perplexity", ("bits_per_character",))
-    )
-
-
-def _overview(findings: Sequence[Findings], leading: str, beside: Sequence[str]) -> str:
-    if not findings:
-        return ""
-    names = [wording(metric).heading for metric in (leading, *beside)]
-    head = ("run", "best setting", names[0], "95 % interval", "chance", "ceiling", *names[1:])
-    rows = [_overview_row(one, leading, beside) for one in findings]
-    return markup.table("The runs and their best settings", head, [Group(rows)])
-
-
-def _overview_row(findings: Findings, leading: str, beside: Sequence[str]) -> list[str]:
-    best = findings.best() or findings.settings[0]
-    extra = [number(metric, best.value(metric)) for metric in beside]
-    return [findings.run.name, best.label, *score_cells(best, leading), *extra]
-
-
-def _tables(findings: Findings, metrics: Sequence[str]) -> str:
-    """The scores of every setting; where there are very many, of the best, and the main scores of all folded away."""
-    settings = findings.settings
-    if len(settings) <= MOST_ROWS:
-        return _folded(metrics, _first(findings), lambda kept: score_table(settings, kept))
-    best = findings.ranked()[:MOST_LINES]
-    leading = wording(findings.leading).heading
-    which = f"{best_of(findings.leading)} {leading}"
-    few = f"The {len(best)} settings of the {which}; every score of every setting is in scores.json."
-    shown = _folded(metrics, _first(findings), lambda kept: score_table(best, kept))
-    every = score_table(settings, [metric for metric in metrics if metric in MAIN])
-    return markup.paragraph(few) + shown + markup.fold(f"All {len(settings)} settings", every)
-
-
-def _first(findings: Findings) -> Sequence[str]:
-    """The metrics shown at once."""
-    return MAIN if len(findings.settings) <= MANY else FEW
-
-
-def _folded(metrics: Sequence[str], first: Sequence[str], table: Callable[[Sequence[str]], str]) -> str:
-    """The table of the first metrics, and that of the others folded away."""
-    rest = [metric for metric in metrics if metric not in first]
-    shown = table([metric for metric in metrics if metric in first])
-    names = ", ".join(wording(metric).heading for metric in rest)
-    return shown + (markup.fold(f"More: {names}", table(rest)) if rest else "")
-
-
-def _difference_table(findings: Findings, metrics: Sequence[str]) -> str:
-    """A group a metric; with two settings there is one comparison, and its metrics are the rows."""
-    labels = [setting.label for setting in findings.settings]
-    found = {metric: [one for one in findings.differences if one["metric"] == metric] for metric in metrics}
-    if len(labels) == 2:
-        rows = [_difference_row(wording(metric).heading, one) for metric, ones in found.items() for one in ones]
-        groups = [Group(rows, f"{labels[1]} minus {labels[0]}")]
-    else:
-        groups = [
-            Group([_difference_row(labels[one["setting"]], one) for one in ones], wording(metric).heading)
-            for metric, ones in found.items()
-        ]
-    head = ("score", "difference", "95 % interval", "pairs", "verdict")
-    return markup.table("Paired differences", head, groups, words=1)
-
-
-def _difference_row(first: str, difference: Tree) -> list[str]:
-    metric = difference["metric"]
-    return [
-        first,
-        number(metric, difference["value"], True),
-        interval(metric, difference["interval"], True),
-        str(difference["pairs"]),
-        f"{SIGNS[difference['verdict']]} {difference['verdict']}",
-    ]
+def save_figures(sections: list[Section], folder: Path) -> None:
+    """Write every figure to this folder."""
+    for section in sections:
+        for figure in section.figures:
+            write_bytes(folder / f"{figure.name}.png", figure.png)

@@ -1,204 +1,70 @@
-"""Say in plain sentences what was run, what came out, and what the error bars cover."""
+"""Sentences that every report has: the headline, what the error bars cover, what was compared."""
 
-from unbraid.config import REPLICATES, Tree
-from unbraid.reports import line_sentences, model_sentences, text_sentences
-from unbraid.reports.configurations import flat_sweep, is_line, is_taught, is_text, sweep_size
-from unbraid.reports.findings import Findings, Setting
-from unbraid.reports.phrases import phrase, said, said_of_all
-from unbraid.reports.thresholds import FOUND
-from unbraid.reports.words import count, estimate, interval, number
+from collections.abc import Mapping, Sequence
 
-NO_TRUTH = "No truth was planted in them: MMCS and the other scores against a truth are left out."
+from unbraid.config import REPLICATES, JsonDict
+from unbraid.reports.configurations import flat_sweep, sweep_size
+from unbraid.reports.phrases import setting_phrase
+from unbraid.reports.run_results import RunResults
+from unbraid.reports.words import count, describe_metric, estimate, number
+
+SEEDS = {2: ("world.seed", "seed"), 3: ("world.seed", "model.seed", "seed")}
+"""What the parts of a replicate's name are, by their number."""
+
+Reference = tuple[str, float | None]
+"""A name and a value to hold a score against."""
 
 
-def what_was_run(config: Tree) -> list[str]:
-    """The dictionaries and their training, the world, and what was compared: a sentence each."""
+def grid_phrase(config: JsonDict) -> str:
+    """` (3 settings × 5 replicates)`, or nothing where there is one of each."""
     settings, replicates = sweep_size(config)
-    grid = f" ({count(settings, 'setting')} × {count(replicates, 'replicate')})" if settings * replicates > 1 else ""
-    if is_taught(config):
-        return [*model_sentences.what_was_taught(config, settings * replicates, grid), *_compared(config)]
-    if is_line(config):
-        return [*line_sentences.what_was_learned(config, settings, replicates), *_compared(config)]
-    if is_text(config):
-        return [*text_sentences.what_was_taught(config, settings * replicates, grid), *_compared(config)]
-    if "baseline" in config or "embedding" in config:
-        return [_untrained(config, settings * replicates, grid), _world(config), *_compared(config)]
-    trained = (
-        f"{_dictionaries(settings * replicates)}{grid} of {said(config, 'dictionary.features')} features "
-        f"({said(config, 'dictionary.activation')}), trained for {said(config, 'training.steps')} steps of "
-        f"{said(config, 'training.batch')} samples at learning rate {said(config, 'training.learning_rate')}."
-    )
-    scale = [f"Scale: {config['scale']}."] if config.get("scale") else []
-    return [*scale, trained, _world(config), *said_of_all(config, "mechanisms"), *_compared(config)]
+    both = f" ({count(settings, 'setting')} × {count(replicates, 'replicate')})"
+    return both if settings * replicates > 1 else ""
 
 
-def headline(findings: Findings) -> str:
-    """The best setting's recovery, against chance and ceiling."""
-    if findings.is_taught:
-        return model_sentences.headline(findings)
-    if findings.is_line:
-        return line_sentences.headline(findings)
-    if findings.is_text:
-        return text_sentences.headline(findings)
-    best = findings.best()
-    if "embedding" in findings.config:
-        return _evenest(findings)
-    if best is None:
-        return "No setting has an MMCS: nothing can be said about recovery."
-    if not findings.is_planted:
-        return _unplanted(findings, best)
-    score = best.scores["mmcs"]
-    amount = len(findings.settings)
-    subject = f"Best of {amount} settings: {best.label}" if amount > 1 else "The dictionary"
-    against = [
-        f"{what} {number('mmcs', value)}"
-        for what, value in (("chance is", score.chance), ("the ceiling", score.ceiling))
-        if value is not None
-    ]
-    where = f", where {' and '.join(against)}" if against else ""
-    return f"{subject} recovers MMCS {estimate('mmcs', score)}{where}."
+def scale_sentence(config: JsonDict) -> list[str]:
+    return [f"Scale: {config['scale']}."] if config.get("scale") else []
 
 
-def _unplanted(findings: Findings, best: Setting) -> str:
-    """What can be said without a truth, and what cannot."""
-    amount = len(findings.settings)
-    subject = f"Best of {amount} settings: {best.label}" if amount > 1 else "The dictionary"
-    shown = estimate("explained_variance", best.scores["explained_variance"])
-    return f"{subject} explains {shown} of the variance, with L0 {number('l0', best.value('l0'))}. {NO_TRUTH}"
-
-
-def details(findings: Findings) -> list[str]:
-    """What else a reader wants to know at once: how far from chance, how many features, against the first setting."""
-    if findings.is_taught:
-        return model_sentences.details(findings)
-    if findings.is_line:
-        return line_sentences.details(findings)
-    if findings.is_text:
-        return text_sentences.details(findings)
-    best = findings.best()
-    if best is None or not findings.is_planted:
-        return []
-    meaning = "MMCS is the mean cosine of each planted feature with the learned feature most like it."
-    sentences = [meaning, _place(best), _recovered(findings, best), _against_first(findings, best), _picked(findings)]
-    return [sentence for sentence in sentences if sentence]
-
-
-def error_bar(findings: Findings) -> str:
-    """What the replicates differ in, and so what the interval can and cannot speak for."""
-    pairs = [replicate.split("/") for setting in findings.settings for replicate in setting.replicates]
-    worlds, models, seeds = (len({pair[place] for pair in pairs}) for place in (0, len(pairs[0]) // 2, -1))
-    most = max(len(setting.replicates) for setting in findings.settings)
-    if most < 2:
-        again = "capture.seed" if findings.is_line else "seed"
-        once = "Each setting was trained once, so there are no intervals: differences may be luck."
-        return f"{once} Sweep {again} for more."
-    bar = f"Intervals are 95 % bootstrap intervals of the mean over {most} replicates, which differ in"
-    if findings.is_taught:
-        return f"{bar} {model_sentences.replicated(worlds, seeds)}"
-    if findings.is_line:
-        return f"{bar} {line_sentences.replicated(worlds, models, seeds)}"
-    if findings.is_text:
-        return f"{bar} {text_sentences.replicated(worlds, seeds)}"
-    if worlds > 1 and seeds > 1:
-        return f"{bar} world.seed ({worlds} planted worlds with their data) and seed ({seeds} initialisations)."
-    if worlds > 1:
-        return f"{bar} world.seed: other planted directions and data, the same seed for the initialisation."
-    if not findings.is_planted:
-        return f"{bar} seed: the initialisation. All share the same activations; other texts may differ by more."
-    return f"{bar} seed: the initialisation. All share one planted world and its data; other worlds may differ by more."
-
-
-def _untrained(config: Tree, amount: int, grid: str) -> str:
-    """Baselines or pictures, and the samples they were given."""
-    batch = said(config, "data.batch")
-    drawn = "in one draw" if batch == "all" else f"in batches of {batch}"
-    samples = f"{said(config, 'data.samples')} samples, drawn {drawn}"
-    if "embedding" in config:
-        return f"{count(amount, 'picture')}{grid} by {said(config, 'embedding.kind')} of {samples}."
-    kinds = [one.get("kind") for one in flat_sweep(config).get("baseline", [config["baseline"]])]
-    return f"{count(amount, 'baseline')}{grid} ({', '.join(dict.fromkeys(map(str, kinds)))}), each fitted to {samples}."
-
-
-def _evenest(findings: Findings) -> str:
-    """Between what the evenness of pictures lies."""
-    found = sorted(
-        ((value, one) for one in findings.settings if (value := one.value("evenness")) is not None),
-        key=lambda pair: pair[0],
-    )
-    if not found:
-        return "No picture has an evenness: nothing can be said about how points lie."
-    ends = [f"{one.label} ({estimate('evenness', one.scores['evenness'])})" for _, one in (found[0], found[-1])]
-    if len(found) == 1:
-        return f"Evenness of {ends[0]}, where 1 is as even as uniform points."
-    return f"Points lie least evenly with {ends[0]} and most evenly with {ends[1]}; 1 is as even as uniform points."
-
-
-def _dictionaries(amount: int) -> str:
-    return "1 dictionary" if amount == 1 else f"{amount} dictionaries"
-
-
-def _world(config: Tree) -> str:
-    kind = said(config, "world.kind")
-    if kind == "activations":
-        return (
-            f"World: activations of {said(config, 'world.model')} at {said(config, 'world.site')}, "
-            f"{said(config, 'world.dimensions')} dimensions, normalised: {said(config, 'world.normalise')}. {NO_TRUTH}"
-        )
-    if kind != "superposition":
-        return f"World: {phrase(config.get('world', {}))}."
-    noise = f", with noise {said(config, 'world.noise')}" if said(config, "world.noise") not in ("0", "–") else ""
-    rule = said(config, "world.firing")
-    firing = f"firing {rule}, active {said(config, 'world.active')}"
-    if "published" not in rule:
-        firing = f"about {said(config, 'world.active')} firing in each sample"
-    return (
-        f"World: {said(config, 'world.features')} planted directions in {said(config, 'world.dimensions')} dimensions, "
-        f"{firing} (decay {said(config, 'world.decay')}){noise}."
-    )
-
-
-def _compared(config: Tree) -> list[str]:
-    swept = [f"{path} = {said(config, path)}" for path in flat_sweep(config) if path not in REPLICATES]
+def compared_sentence(config: JsonDict) -> list[str]:
+    """What differs between settings, with all its values."""
+    swept = [f"{path} = {setting_phrase(config, path)}" for path in flat_sweep(config) if path not in REPLICATES]
     return [f"Compared: {'; '.join(swept)}."] if swept and sweep_size(config)[0] > 1 else []
 
 
-def _place(best: Setting) -> str:
-    """Where between chance and ceiling."""
-    score = best.scores["mmcs"]
-    if score.value is None or score.chance is None or score.ceiling is None or score.ceiling <= score.chance:
+def headline(results: RunResults, references: Sequence[Reference] | None = None) -> str:
+    """The best setting and its leading score, beside chance and ceiling or other `references`."""
+    metric = results.leading
+    label, best = describe_metric(metric).label, results.best()
+    if best is None:
+        return f"No setting has a value of {label}."
+    score = best.scores[metric]
+    beside = references or (("chance", score.chance), ("ceiling", score.ceiling))
+    known = [f"{name} {number(metric, value)}" for name, value in beside if value is not None]
+    subject = f"Best of {len(results.settings)} settings, {best.label}: " if len(results.settings) > 1 else ""
+    held_against = f" ({'; '.join(known)})" if known else ""
+    return f"{subject}{label} {estimate(metric, score)}{held_against}."
+
+
+def selection_warning(results: RunResults) -> str:
+    if len(results.settings) <= 2:
         return ""
-    if score.value > score.ceiling:
-        return "This is above the ceiling: an oracle of the same size, holding the most frequent true features."
-    low = score.value if score.interval is None else score.interval[0]
-    if low <= score.chance:
-        return "This is no better than chance: a random dictionary of the same size does as well."
-    share = (score.value - score.chance) / (score.ceiling - score.chance)
-    return f"This is {100 * share:.0f} % of the way from a random dictionary to an oracle of the same size."
+    return "This setting was chosen by the same score: expect slightly less on new replicates."
 
 
-def _picked(findings: Findings) -> str:
-    if len(findings.settings) <= 2:
-        return ""
-    return "It was picked by this very score: expect slightly less on fresh replicates."
+def error_bar(results: RunResults, seeds: Mapping[str, str], alone: str) -> str:
+    """What the replicates differ in, and so what an interval covers.
 
-
-def _recovered(findings: Findings, best: Setting) -> str:
-    share = best.value("recovered")
-    if share is None:
-        return ""
-    planted = len(findings.probabilities(best))
-    own = f"{100 * share:.0f} % have a learned one of their own (cosine at least {FOUND})"
-    return f"Of the {planted} planted features {own}."
-
-
-def _against_first(findings: Findings, best: Setting) -> str:
-    """How the best differs from the first setting; or, where it is the first of two, how the other does."""
-    two = len(findings.settings) == 2
-    for difference in findings.differences:
-        this, first = (findings.settings[difference[key]] for key in ("setting", "reference"))
-        if difference["metric"] == "mmcs" and difference["interval"] and (this is best or (two and first is best)):
-            verdict = "not clearly different" if difference["verdict"] == "undecided" else difference["verdict"]
-            who = f"Against {first.label} it is" if this is best else f"Against it {this.label} is"
-            by = f"{number('mmcs', difference['value'], True)} {interval('mmcs', difference['interval'], True)}"
-            return f"{who} {verdict}: {by} over {count(difference['pairs'], 'pair')}."
-    return ""
+    `seeds` names what each seed decides; `alone` is said where nothing but the last seed differs.
+    """
+    replicates = [replicate.split("/") for setting in results.settings for replicate in setting.replicates]
+    paths = SEEDS[len(replicates[0])]
+    most = max(len(setting.replicates) for setting in results.settings)
+    if most < 2:
+        once = "Each setting was trained once, so there are no intervals: differences may be luck."
+        return f"{once} Sweep {paths[-2] if len(paths) > 2 else paths[-1]} for more."
+    amounts = {path: len(set(values)) for path, values in zip(paths, zip(*replicates, strict=True), strict=True)}
+    differ = [f"{path} ({amount} {seeds[path]})" for path, amount in amounts.items() if amount > 1]
+    caveat = f" {alone}" if not any(amounts[path] > 1 for path in paths[:-1]) else ""
+    bar = f"Intervals are 95 % bootstrap intervals of the mean over {most} replicates, which differ in"
+    return f"{bar} {' and '.join(differ)}.{caveat}"

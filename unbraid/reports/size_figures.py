@@ -6,9 +6,9 @@ from matplotlib.lines import Line2D
 from unbraid.reports.canvas import (
     GREY,
     HEIGHT,
-    Look,
-    Picture,
-    Plate,
+    Figure,
+    Section,
+    Style,
     blank,
     handle,
     key,
@@ -17,41 +17,41 @@ from unbraid.reports.canvas import (
     png,
     short,
 )
-from unbraid.reports.findings import Findings, Setting
-from unbraid.reports.methods import METHOD, SIZE, by_method, groups, method_look, pictures
+from unbraid.reports.methods import METHOD, SIZE, by_method, figures, groups, method_style
+from unbraid.reports.run_results import RunResults, Setting
 
 
-def sizes(findings: Findings) -> Plate:
-    """A picture for each world, a line for each method; nothing where one size was fitted."""
-    found = groups(findings, (METHOD, SIZE)) if any(SIZE in one.swept for one in findings.settings) else {}
-    drawn = [_picture(findings, place, title, settings) for place, (title, settings) in enumerate(found.items())]
+def sizes(results: RunResults) -> Section:
+    """A figure for each world, a line for each method; nothing where one size was fitted."""
+    found = groups(results, (METHOD, SIZE)) if any(SIZE in one.swept for one in results.settings) else {}
+    drawn = [_figure(results, place, title, settings) for place, (title, settings) in enumerate(found.items())]
     caption = (
         "MMCS (y, 1 is perfect; mean over replicates, bars are 95 % intervals) against the number of samples a method "
         "was fitted to (x, log scale). Dotted, in a method's colour: its chance, random directions of the number it "
         "found."
     )
-    return Plate("Recovery against the number of samples", caption, pictures(drawn))
+    return Section("Recovery against the number of samples", caption, figures(drawn))
 
 
-def _picture(findings: Findings, place: int, title: str, settings: list[Setting]) -> Picture | None:
+def _figure(results: RunResults, place: int, title: str, settings: list[Setting]) -> Figure | None:
     lines = {name: _points(ones) for name, ones in by_method(settings).items()}
     lines = {name: points for name, points in lines.items() if len(points) > 1}
     if not lines:
         return None
-    figure, axes = blank(findings.source, height=HEIGHT + 0.3 + 0.12 * len(lines))
-    handles = [_draw(axes, method_look(at), name, points) for at, (name, points) in enumerate(lines.items())]
+    figure, axes = blank(results.source, height=HEIGHT + 0.3 + 0.12 * len(lines))
+    handles = [_draw(axes, method_style(at), name, points) for at, (name, points) in enumerate(lines.items())]
     handles.append(Line2D([], [], color=GREY, linestyle=":", linewidth=1.4, label="chance of each"))
     amounts = [amount for points in lines.values() for amount, _ in points]
     make_log(axes, "x", float(min(amounts)), float(max(amounts)))
     axes.set_ylim(0, 1.04)
     name_axes(axes, short(title), "samples (log)", "MMCS (1 is perfect)")
     key(figure, handles)
-    told = "; ".join(
+    described = "; ".join(
         f"{name} {points[0][1].value('mmcs'):.2f} to {points[-1][1].value('mmcs'):.2f}"
         for name, points in lines.items()
     )
-    alt = f"{title}: MMCS against samples, from {min(amounts):,} to {max(amounts):,}: {told}."
-    return Picture(f"size-{place + 1}", png(figure), alt)
+    alt = f"{title}: MMCS against samples, from {min(amounts):,} to {max(amounts):,}: {described}."
+    return Figure(f"size-{place + 1}", png(figure), alt)
 
 
 def _points(settings: list[Setting]) -> list[tuple[int, Setting]]:
@@ -60,7 +60,7 @@ def _points(settings: list[Setting]) -> list[tuple[int, Setting]]:
     return sorted(((amount, one) for amount, one in found if isinstance(amount, int)), key=lambda pair: pair[0])
 
 
-def _draw(axes: Axes, drawn: Look, name: str, points: list[tuple[int, Setting]]) -> Line2D:
+def _draw(axes: Axes, drawn: Style, name: str, points: list[tuple[int, Setting]]) -> Line2D:
     x = [amount for amount, _ in points]
     scores = [one.scores["mmcs"] for _, one in points]
     axes.plot(

@@ -6,11 +6,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from unbraid.reports.canvas import COLOURS, GREY, Picture, Plate, blank, key, name_axes, png, short
-from unbraid.reports.findings import Findings, Setting
+from unbraid.metrics.catalog import FOUND
+from unbraid.reports.canvas import COLOURS, GREY, Figure, Section, blank, key, name_axes, png, short
 from unbraid.reports.grids import TITLE, grids, ratio
+from unbraid.reports.run_results import RunResults, Setting
 from unbraid.reports.step_axis import log_steps
-from unbraid.reports.thresholds import FOUND
 
 SHOWN = 14
 
@@ -35,37 +35,37 @@ class Life:
         return np.concatenate([[False], self.found[:-1]])
 
 
-def timelines(findings: Findings) -> Plate:
-    """A picture a setting: the first, the nearest to the right size, and the last of each grid; or those drawn."""
-    pictures = [_picture(findings, place, *chosen) for place, chosen in enumerate(_chosen(findings), 1)]
+def timelines(results: RunResults) -> Section:
+    """A figure a setting: the first, the nearest to the right size, and the last of each grid; or those drawn."""
+    figures = [_figure(results, place, *chosen) for place, chosen in enumerate(_chosen(results), 1)]
     caption = (
         "Each row is a true feature with its probability to fire, the most frequent first; of the first replicate. "
         f"The line is drawn while some entry has a cosine of at least {FOUND} with it. Circle: learned. Diamond: "
         "moved to another entry. Cross: lost. Seen at the checks only (small ticks above the axis)."
     )
-    return Plate("Timelines of single features", caption, [picture for picture in pictures if picture])
+    return Section("Timelines of single features", caption, [figure for figure in figures if figure])
 
 
-def _chosen(findings: Findings) -> list[tuple[str, Setting]]:
+def _chosen(results: RunResults) -> list[tuple[str, Setting]]:
     chosen: list[tuple[str, Setting]] = []
-    for grid in grids(findings):
+    for grid in grids(results):
         nearest = min(grid.rows, key=lambda row: abs(np.log(row / max(1, grid.planted))))
         for row in dict.fromkeys((grid.rows[0], nearest, grid.rows[-1])):
             title = f"{ratio(row, grid.planted)} entries\n{grid.name_of(grid.columns[-1])}"
             if (row, grid.columns[-1]) in grid.cells:
                 chosen.append((title, grid.cells[row, grid.columns[-1]]))
-    return chosen or [(short(setting.label), setting) for setting in findings.panels]
+    return chosen or [(short(setting.label), setting) for setting in results.panels]
 
 
-def _picture(findings: Findings, place: int, title: str, setting: Setting) -> Picture | None:
+def _figure(results: RunResults, place: int, title: str, setting: Setting) -> Figure | None:
     stack, position = setting.places[0]
-    arrays = findings.tracking[stack]
+    arrays = results.tracking[stack]
     if not arrays:
         return None
-    rates = findings.probabilities(setting)
+    rates = results.probabilities(setting)
     ranked = np.argsort(-rates, kind="stable")
     shown = ranked[np.unique(np.linspace(0, len(ranked) - 1, SHOWN).round().astype(int))]
-    figure, axes = blank(findings.source, height=1.9 + 0.2 * len(shown))
+    figure, axes = blank(results.source, height=1.9 + 0.2 * len(shown))
     axes.grid(False)
     where = log_steps(axes, arrays["steps"])
     lives = [Life(arrays["best"][position, :, n] >= FOUND, arrays["entry"][position, :, n]) for n in shown]
@@ -76,7 +76,7 @@ def _picture(findings: Findings, place: int, title: str, setting: Setting) -> Pi
     axes.set_ylim(0.5 - len(shown), 0.7)
     name_axes(axes, title, "training step (log)", "probability to fire", TITLE)
     key(figure, _key())
-    return Picture(f"timeline-{place}", png(figure), _told(title, lives))
+    return Figure(f"timeline-{place}", png(figure), _described(title, lives))
 
 
 def _draw_life(axes: Axes, y: float, where: np.ndarray, life: Life) -> None:
@@ -106,7 +106,7 @@ def _key() -> list[Line2D]:
     return [Line2D([], [], color=COLOURS[0], linewidth=2.6, label="found"), *lines]
 
 
-def _told(title: str, lives: list[Life]) -> str:
+def _described(title: str, lives: list[Life]) -> str:
     born, moved, lost = (
         int(np.sum(marks)) for marks in zip(*[(one.born(), one.moved(), one.lost()) for one in lives], strict=True)
     )

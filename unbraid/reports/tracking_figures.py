@@ -7,11 +7,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from unbraid.reports.canvas import COLOURS, DASHES, MARKERS, Look, Picture, Plate, blank, handle, key, name_axes, png
-from unbraid.reports.findings import Findings, Setting
+from unbraid.metrics.catalog import FOUND
+from unbraid.reports.canvas import COLOURS, DASHES, MARKERS, Figure, Section, Style, blank, handle, key, name_axes, png
 from unbraid.reports.grids import TITLE, Family, families, grids, ratio
+from unbraid.reports.run_results import RunResults, Setting
 from unbraid.reports.step_axis import log_steps
-from unbraid.reports.thresholds import FOUND
 
 FATES = {
     "learned": "Learned since the check before",
@@ -29,38 +29,38 @@ class _Tracked:
     values: np.ndarray
 
 
-def dead_entries(findings: Findings) -> Plate:
+def dead_entries(results: RunResults) -> Section:
     """Dead entries against the step, a line a size; for grids in the first column and the last."""
-    pictures = [
-        _lines(findings, family, f"dead-steps-{place}", "Dead entries", "dead entries", lambda arrays: arrays["dead"])
-        for place, family in enumerate(_outer_columns(findings), 1)
+    figures = [
+        _lines(results, family, f"dead-steps-{place}", "Dead entries", "dead entries", lambda arrays: arrays["dead"])
+        for place, family in enumerate(_outer_columns(results), 1)
     ]
     caption = (
         "Entries that fired in none of the samples of a check (y, mean over replicates, log scale above 1) against the "
         "training step (x, log scale; the leftmost check is the start). Every check looks at the same fresh samples."
     )
-    return Plate("Dead entries while training", caption, [picture for picture in pictures if picture])
+    return Section("Dead entries while training", caption, [figure for figure in figures if figure])
 
 
-def fates(findings: Findings) -> Plate:
+def fates(results: RunResults) -> Section:
     """How many true features are learned, unlearned, moved and kept at every check; their mean change; thresholds."""
-    pictures: list[Picture | None] = []
-    for place, family in enumerate(families(findings), 1):
+    figures: list[Figure | None] = []
+    for place, family in enumerate(families(results), 1):
         for fate, title in FATES.items():
             of_fate = _at_threshold(fate)
-            pictures.append(_lines(findings, family, f"fate-{fate}-{place}", title, "true features", of_fate))
+            figures.append(_lines(results, family, f"fate-{fate}-{place}", title, "true features", of_fate))
         words = "1 − cosine"
         of_change = _at_threshold("mean_change")
-        pictures.append(_lines(findings, family, f"change-{place}", "Mean change of what is kept", words, of_change))
-        pictures.append(_thresholds(findings, family, place))
+        figures.append(_lines(results, family, f"change-{place}", "Mean change of what is kept", words, of_change))
+        figures.append(_thresholds(results, family, place))
     caption = (
         f"True features (y) by what became of them since the check before (x, log scale). A feature is learned where "
         f"some entry has a cosine of at least {FOUND} with it. Unlearned: it was and is not. Moved: it was and is, "
         "by another entry. Still learned: by the same entry. Checks are evenly spaced in the logarithm of the step, so "
         "later ones have more training between them. Mean change: of the direction of the entries that are kept, since "
-        "the check before. Last picture: how many are kept at the end, for other thresholds."
+        "the check before. Last figure: how many are kept at the end, for other thresholds."
     )
-    return Plate("Features learned and unlearned", caption, [picture for picture in pictures if picture])
+    return Section("Features learned and unlearned", caption, [figure for figure in figures if figure])
 
 
 def _at_threshold(name: str) -> Callable[[dict[str, np.ndarray]], np.ndarray]:
@@ -71,41 +71,41 @@ def _at_threshold(name: str) -> Callable[[dict[str, np.ndarray]], np.ndarray]:
 
 
 def tracked(
-    findings: Findings, setting: Setting, quantity: Callable[[dict[str, np.ndarray]], np.ndarray]
+    results: RunResults, setting: Setting, quantity: Callable[[dict[str, np.ndarray]], np.ndarray]
 ) -> _Tracked | None:
     """A quantity of every member of a setting; None where it was not tracked."""
-    found = [(findings.tracking[stack], position) for stack, position in setting.places]
+    found = [(results.tracking[stack], position) for stack, position in setting.places]
     if not all(arrays for arrays, _ in found):
         return None
     rows = np.stack([quantity(arrays)[position] for arrays, position in found]).astype(float)
     return _Tracked(found[0][0]["steps"], rows)
 
 
-def _outer_columns(findings: Findings) -> list[Family]:
+def _outer_columns(results: RunResults) -> list[Family]:
     found: list[Family] = []
-    for grid in grids(findings):
+    for grid in grids(results):
         for column in dict.fromkeys((grid.columns[0], grid.columns[-1])):
             settings = [(ratio(row, grid.planted), setting) for row, setting in grid.column(column)]
             found.append(Family(grid.name_of(column), settings))
-    return found or families(findings)
+    return found or families(results)
 
 
 def _lines(
-    findings: Findings,
+    results: RunResults,
     family: Family,
     name: str,
     title: str,
     y: str,
     quantity: Callable[[dict[str, np.ndarray]], np.ndarray],
-) -> Picture | None:
+) -> Figure | None:
     """A line a setting, against the step."""
-    drawn = [(label, one) for label, setting in family.settings if (one := tracked(findings, setting, quantity))]
+    drawn = [(label, one) for label, setting in family.settings if (one := tracked(results, setting, quantity))]
     if not drawn:
         return None
-    figure, axes = blank(findings.source, height=3.2 + 0.18 * len(drawn))
+    figure, axes = blank(results.source, height=3.2 + 0.18 * len(drawn))
     handles = []
     for place, (label, one) in enumerate(drawn):
-        style = _look(place)
+        style = _style(place)
         mean = _mean(one.values)
         axes.plot(
             log_steps(axes, one.steps),
@@ -121,19 +121,19 @@ def _lines(
     name_axes(axes, f"{title}\n{family.name}" if family.name else title, "training step (log)", y, TITLE)
     key(figure, handles)
     ends = "; ".join(f"{label} {_mean(one.values)[-1]:.4g}" for label, one in drawn)
-    return Picture(name, png(figure), f"{title} against training step, {family.name}. At the end: {ends}.")
+    return Figure(name, png(figure), f"{title} against training step, {family.name}. At the end: {ends}.")
 
 
-def _thresholds(findings: Findings, family: Family, place: int) -> Picture | None:
+def _thresholds(results: RunResults, family: Family, place: int) -> Figure | None:
     """How many features are still learned at the last check, whatever counts as learned."""
-    drawn = [(label, one) for label, setting in family.settings if (one := tracked(findings, setting, _last_still))]
+    drawn = [(label, one) for label, setting in family.settings if (one := tracked(results, setting, _last_still))]
     if not drawn:
         return None
-    figure, axes = blank(findings.source, height=3.2 + 0.18 * len(drawn))
-    thresholds = next(arrays["thresholds"] for arrays in findings.tracking if arrays)
+    figure, axes = blank(results.source, height=3.2 + 0.18 * len(drawn))
+    thresholds = next(arrays["thresholds"] for arrays in results.tracking if arrays)
     handles = []
     for row, (label, one) in enumerate(drawn):
-        style = _look(row)
+        style = _style(row)
         axes.plot(
             thresholds,
             one.values.mean(0),
@@ -151,8 +151,10 @@ def _thresholds(findings: Findings, family: Family, place: int) -> Picture | Non
         axes, f"{title}\n{family.name}" if family.name else title, "least cosine that counts", "true features", TITLE
     )
     key(figure, handles)
-    told = "; ".join(f"{label} {', '.join(f'{value:.4g}' for value in one.values.mean(0))}" for label, one in drawn)
-    return Picture(f"thresholds-{place}", png(figure), f"{title} for thresholds {thresholds.tolist()}: {told}.")
+    described = "; ".join(
+        f"{label} {', '.join(f'{value:.4g}' for value in one.values.mean(0))}" for label, one in drawn
+    )
+    return Figure(f"thresholds-{place}", png(figure), f"{title} for thresholds {thresholds.tolist()}: {described}.")
 
 
 def _last_still(arrays: dict[str, np.ndarray]) -> np.ndarray:
@@ -160,9 +162,9 @@ def _last_still(arrays: dict[str, np.ndarray]) -> np.ndarray:
     return arrays["still"][..., -1].T
 
 
-def _look(place: int) -> Look:
+def _style(place: int) -> Style:
     place %= len(COLOURS)
-    return Look(COLOURS[place], DASHES[place], MARKERS[place])
+    return Style(COLOURS[place], DASHES[place], MARKERS[place])
 
 
 def _mean(values: np.ndarray) -> np.ndarray:

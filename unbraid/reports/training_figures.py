@@ -1,5 +1,6 @@
-"""Figures of training: every loss term, L0 and MMCS against the step."""
+"""Figures of training: every loss term and whatever else was logged, against the step."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,68 +8,76 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from unbraid.reports.canvas import (
-    Look,
-    Picture,
-    Plate,
+    Figure,
+    Section,
+    Style,
     blank,
     handle,
     key,
     left_out,
     level,
-    look,
     make_log,
     name_axes,
     png,
+    setting_style,
     shared,
     short,
 )
-from unbraid.reports.findings import Curve, Findings, Setting
+from unbraid.reports.run_results import Curve, RunResults, Setting
 
 FEW_POINTS = 3
 """A curve of so few points is drawn with markers, or nothing would be seen."""
+TERMS = "the terms of the loss that training minimizes"
 LONGEST = 68
 """Letters of a setting that there is room for under a plot."""
 
 
 @dataclass(frozen=True)
 class _Quantity:
-    """Something that was logged: its key in the log, and how it is named on a figure."""
+    """Something that was logged: its key in the log, its title and unit on a figure, and what it shows."""
 
     key: str
     title: str
     unit: str
+    shows: str
     term: bool = False
 
 
-def curves(findings: Findings) -> Plate:
-    """A picture for each thing that was logged."""
-    settings = findings.drawn
-    logged = [_Quantity(term, f"Loss term: {term}", "cost per sample", True) for term in findings.terms()]
-    logged.append(_Quantity("l0", "L0 on the training batch", "features per sample"))
-    logged.append(_Quantity("mmcs", "MMCS while training", "MMCS (1 is perfect)"))
-    shown = "what training minimises, how many features fire, and how much of the planted truth is found"
-    logged.append(_Quantity("perplexity", "Perplexity on the training batch", "perplexity"))
-    logged.append(_Quantity("length", "Length of the gradient", "length before it is clipped"))
-    if findings.is_line:
-        shown = "what the dictionaries' training minimises, and how many features fire; baselines are not trained so"
-    if findings.is_text:
-        shown = "the costs that training minimises, in nats a token, and what they amount to on the training batch"
-    if findings.is_taught:
-        shown = "the costs that training minimises: of wrong answers, of the model itself, and of each constraint"
+QUANTITIES = (
+    _Quantity("l0", "L0 on the training batch", "features per sample", "how many features fire"),
+    _Quantity("mmcs", "MMCS while training", "MMCS (1 is perfect)", "how much of the planted truth is found"),
+    _Quantity("perplexity", "Perplexity on the training batch", "perplexity", "the perplexity of the training batch"),
+    _Quantity("gradient_norm", "Gradient norm", "norm before clipping", "the norm of the gradient"),
+)
+"""What may be logged beside the terms of the loss."""
+
+
+def curves(results: RunResults, style: Callable[[RunResults, Setting], Style] = setting_style) -> Section:
+    """A figure for each thing that was logged."""
+    settings = results.drawn
+    terms = [_Quantity(term, f"Loss term: {term}", "cost per sample", TERMS, True) for term in results.terms()]
+    drawn = [(quantity, _figure(results, settings, quantity, style)) for quantity in (*terms, *QUANTITIES)]
+    shown = list(dict.fromkeys(quantity.shows for quantity, figure in drawn if figure))
+    untrained = len(settings) - sum(any(results.curve(one, term.key, True) for term in terms) for one in settings)
+    baselines = f" Baselines are not trained by steps: {untrained} of these settings." if untrained and shown else ""
     caption = (
-        f"Against the training step: {shown}. Thin lines: replicates. Bold line: their "
-        f"mean.{left_out(findings, settings)}"
+        f"Against the training step: {'; '.join(shown)}. Thin lines: replicates. Bold line: their "
+        f"mean.{baselines}{left_out(results, settings)}"
     )
-    pictures = [_picture(findings, settings, quantity) for quantity in logged]
-    return Plate("Training", caption, [picture for picture in pictures if picture])
+    return Section("Training", caption, [figure for _, figure in drawn if figure])
 
 
-def _picture(findings: Findings, settings: list[Setting], quantity: _Quantity) -> Picture | None:
-    drawn = [(one, curve) for one in settings if (curve := findings.curve(one, quantity.key, quantity.term))]
+def _figure(
+    results: RunResults,
+    settings: list[Setting],
+    quantity: _Quantity,
+    style: Callable[[RunResults, Setting], Style],
+) -> Figure | None:
+    drawn = [(one, curve) for one in settings if (curve := results.curve(one, quantity.key, quantity.term))]
     if not drawn:
         return None
-    figure, axes = blank(findings.source, height=3.3 + 0.2 * len(settings))
-    handles = [_draw(axes, look(findings, setting), setting.label, curve) for setting, curve in drawn]
+    figure, axes = blank(results.source, height=3.3 + 0.2 * len(settings))
+    handles = [_draw(axes, style(results, setting), setting.label, curve) for setting, curve in drawn]
     levels = [] if quantity.term else _levels(axes, settings, quantity)
     seen = [curve.values.ravel() for _, curve in drawn] + [np.atleast_1d(line.get_ydata())[:1] for line in levels]
     _scale(axes, np.concatenate(seen), quantity)
@@ -78,10 +87,10 @@ def _picture(findings: Findings, settings: list[Setting], quantity: _Quantity) -
     key(figure, handles + levels)
     ends = "; ".join(f"{setting.label} ends at {curve.values[:, -1].mean():.3g}" for setting, curve in drawn)
     name = f"loss-{quantity.key}" if quantity.term else f"curve-{quantity.key}"
-    return Picture(name, png(figure), f"{quantity.title} against training step: {ends}.")
+    return Figure(name, png(figure), f"{quantity.title} against training step: {ends}.")
 
 
-def _draw(axes: Axes, drawn: Look, label: str, curve: Curve) -> Line2D:
+def _draw(axes: Axes, drawn: Style, label: str, curve: Curve) -> Line2D:
     few = len(curve.steps) <= FEW_POINTS
     if len(curve.values) > 1:
         axes.plot(curve.steps, curve.values.T, "." if few else "-", color=drawn.colour, linewidth=0.7, alpha=0.45)

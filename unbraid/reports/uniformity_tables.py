@@ -2,12 +2,12 @@
 
 import numpy as np
 
+from unbraid.metrics.catalog import MEDIUM, SHARP, classify_row_std
 from unbraid.reports import markup
-from unbraid.reports.findings import Findings, Setting
 from unbraid.reports.markup import Group
 from unbraid.reports.published_uniformity import COMPARABLE, Report, reported
-from unbraid.reports.thresholds import MEDIUM, SHARP, classify
-from unbraid.reports.words import MISSING, number, wording
+from unbraid.reports.run_results import RunResults, Setting
+from unbraid.reports.words import MISSING, describe_metric, number
 
 FLOOR = "row_std_uniform"
 COLUMNS = {
@@ -21,7 +21,7 @@ COLUMNS = {
     "kl_mean": "KL mean",
     "kl_std": "KL std",
     "mean_distance": "distance of means",
-    "explosions": "explosions",
+    "gradient_spikes": "gradient spikes",
     "parameters": "parameters",
     "seconds": "seconds",
 }
@@ -34,7 +34,7 @@ MEANING = (
 )
 OF_HEADS = {
     "row_std": "row_std",
-    "class": "the seed says",
+    "class": "the study says",
     FLOOR: "its floor",
     "sharpness": "sharpness",
     "effective_keys": "effective keys",
@@ -48,10 +48,10 @@ OF_HEADS_MEANING = (
 )
 
 
-def what_heads_do(findings: Findings) -> str:
-    """A row a setting, and under them what the seed and its author report of such settings."""
-    found = reported(findings)
-    rows = [(one.label, _measured(findings, one)) for one in findings.settings]
+def what_heads_do(results: RunResults) -> str:
+    """A row a setting, and under them what the gauge study and its author report of such settings."""
+    found = reported(results)
+    rows = [(one.label, _measured(results, one)) for one in results.settings]
     theirs = [(one.label, _reported(one)) for one in found]
     kept = [name for name in COLUMNS if any(name in cells for _, cells in rows)]
     groups = [Group(_cells(rows, kept), "Measured here" if found else "")]
@@ -61,19 +61,19 @@ def what_heads_do(findings: Findings) -> str:
     return markup.paragraph(MEANING, "soft") + table
 
 
-def head_table(findings: Findings, setting: Setting) -> str:
+def head_table(results: RunResults, setting: Setting) -> str:
     """Every head of the last layer of a setting, folded away; empty where it was not looked at."""
     stack = setting.places[0][0]
-    labels = findings.texts[stack].get("heads", []) if findings.texts else []
-    if "row_std" not in findings.tables[stack] or not labels:
+    labels = results.texts[stack].get("heads", []) if results.texts else []
+    if "row_std" not in results.tables[stack] or not labels:
         return ""
-    means = {name: _over_members(findings, setting, name) for name in OF_HEADS if name in findings.tables[stack]}
+    means = {name: _over_members(results, setting, name) for name in OF_HEADS if name in results.tables[stack]}
     floor = float(means.pop(FLOOR))
     kept = [name for name in OF_HEADS if name in means or name in ("class", FLOOR)]
     rows: list[list[str]] = []
     for head, label in enumerate(labels):
         values = {name: _digits(name, float(table[head])) for name, table in means.items()}
-        values |= {"class": classify(float(means["row_std"][head])), FLOOR: _digits(FLOOR, floor)}
+        values |= {"class": classify_row_std(float(means["row_std"][head])), FLOOR: _digits(FLOOR, floor)}
         rows.append([f"head {head} ({label})", *[values[name] for name in kept]])
     table = markup.table("Heads", ("head", *[OF_HEADS[name] for name in kept]), [Group(rows)])
     inside = markup.paragraph(OF_HEADS_MEANING, "soft") + table
@@ -84,11 +84,11 @@ def _cells(rows: list[tuple[str, dict[str, str]]], kept: list[str]) -> list[list
     return [[label, *[cells.get(name, MISSING) for name in kept]] for label, cells in rows]
 
 
-def _measured(findings: Findings, setting: Setting) -> dict[str, str]:
+def _measured(results: RunResults, setting: Setting) -> dict[str, str]:
     cells = {name: number(name, setting.value(name)) for name in COLUMNS if name in setting.scores}
     if "row_std" in setting.scores:
         cells[FLOOR] = number("row_std", setting.scores["row_std"].chance)
-    table = findings.tables[setting.places[0][0]].get("row_std")
+    table = results.tables[setting.places[0][0]].get("row_std")
     amount = f" of {table[0].size}" if table is not None else ""
     return {name: f"{text}{amount}" if name in COUNTS else text for name, text in cells.items()}
 
@@ -98,12 +98,12 @@ def _reported(report: Report) -> dict[str, str]:
     return {name: f"{text} of {report.heads}" if name in COUNTS else text for name, text in cells.items()}
 
 
-def _over_members(findings: Findings, setting: Setting, name: str) -> np.ndarray:
+def _over_members(results: RunResults, setting: Setting, name: str) -> np.ndarray:
     """Of the last layer by head, or the one number there is of a member."""
-    tables = [findings.tables[stack][name][place] for stack, place in setting.places]
+    tables = [results.tables[stack][name][place] for stack, place in setting.places]
     return np.asarray(np.mean([table[-1] if table.ndim else table for table in tables], axis=0, dtype=float))
 
 
 def _digits(name: str, value: float) -> str:
-    digits = {"effective_keys": ".1f", "row_std": ".4f", FLOOR: ".4f"}.get(name) or wording(name).digits
+    digits = {"effective_keys": ".1f", "row_std": ".4f", FLOOR: ".4f"}.get(name) or describe_metric(name).format
     return format(value, digits) if np.isfinite(value) else MISSING

@@ -1,51 +1,55 @@
-"""Say what the numbers are: the words of a metric, and numbers with the digits they deserve."""
+"""A metric's record in the catalog, and numbers with the digits they deserve."""
 
 import math
 from collections.abc import Iterable
 from dataclasses import replace
 
-from unbraid.reports.findings import Score, Setting
-from unbraid.reports.head_words import of_a_kind, which
-from unbraid.reports.line_words import factor_of, of_a_factor
-from unbraid.reports.metric_words import BOUND, METRICS, UNBOUNDED
-from unbraid.reports.wording import Wording
+from unbraid.metrics.catalog import METRICS, Metric, find, parts
+from unbraid.reports.run_results import Score, Setting
 
 MISSING = "–"
 NOTHING = 1e-12
+BESIDE = {
+    "phi": ("phi_share", "accuracy"),
+    "mmcs": ("recovered", "l0"),
+    "explained_variance": ("l0", "dead"),
+    "accuracy": ("support_best", "attention_entropy"),
+    "perplexity": ("bits_per_character", "parameters"),
+    "evenness": ("clusters",),
+}
+"""The scores shown beside a leading one where there is little room."""
 
 
-def wording(metric: str) -> Wording:
-    """Of a metric, or of one of a single kind of head or factor; what has no words here keeps its own name."""
-    return METRICS.get(metric) or of_a_kind(metric) or of_a_factor(metric) or Wording(metric, "", "", "#.4g")
+def describe_metric(metric: str) -> Metric:
+    """The record of a metric in the catalog; what has none keeps its own name."""
+    return find(metric) or Metric(metric, metric, "", "", chance="", ceiling="", format="#.4g")
 
 
-def wording_of(metric: str, settings: Iterable[Setting]) -> Wording:
+def describe_metric_of(metric: str, settings: Iterable[Setting]) -> Metric:
     """The same, and nothing is said of a ceiling where none of these settings has one."""
-    scores = [setting.scores.get(BOUND.get(metric, metric)) for setting in settings]
-    if metric not in UNBOUNDED or any(score is not None and score.ceiling is not None for score in scores):
-        return wording(metric)
-    meaning, better = UNBOUNDED[metric]
-    return replace(wording(metric), meaning=meaning, better=better)
+    record = describe_metric(metric)
+    scores = [setting.scores.get(record.ceiling_of or metric) for setting in settings]
+    if record.unbounded is None or any(score is not None and score.ceiling is not None for score in scores):
+        return record
+    sentence, reading = record.unbounded
+    return replace(record, sentence=sentence, reading=reading)
+
+
+def beside(leading: str) -> tuple[str, ...]:
+    return BESIDE.get(leading, ())
 
 
 def in_order(metrics: list[str]) -> list[str]:
-    """The metrics we have words for first, in our order, each before its own by kind of head or factor; then others."""
+    """The metrics of the catalog first, in its order; then others."""
     places = {name: place for place, name in enumerate(METRICS)}
-    return sorted(metrics, key=lambda metric: (places.get(_family(metric), len(places)), _family(metric) != metric))
-
-
-def _family(metric: str) -> str:
-    """What it stands with."""
-    if of_a_factor(metric):
-        return "recovery_share" if factor_of(metric) else "few"
-    return which(metric)[0]
+    return sorted(metrics, key=lambda metric: places.get(parts(metric)[0], len(places)))
 
 
 def number(metric: str, value: float | None, signed: bool = False) -> str:
     """With the metric's digits, or one more than it takes to see that it is not 0."""
     if value is None or not math.isfinite(value):
         return MISSING
-    digits = wording(metric).digits
+    digits = describe_metric(metric).format
     if abs(value) < NOTHING:
         return "0" if digits.startswith("#") else format(0.0, digits)
     text = format(value, digits).removesuffix(".")

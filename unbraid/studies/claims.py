@@ -1,17 +1,19 @@
-"""A claim: a sentence of a seed in our words, the study that tests it, and the parts it is decided by.
+"""A claim: a sentence of a source study in our words, the study of ours that tests it, and the parts it is decided by.
 
-A part is a statistic of the study's results and the rule that reads its interval; a claim of several parts holds if
-all hold and fails if one fails.
+Claims are data: `claims/SOURCE.toml` has an entry for each. A part of a claim names a measure with its arguments and
+the rule that reads the measure's interval; a claim of several parts holds if all hold and fails if one fails.
 """
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from unbraid.config import Record, tagged
-from unbraid.studies.measures import MEASURES, Difference, Measure
+from unbraid.config import Config, JsonDict, check, read_toml, tagged
+from unbraid.errors import UserError
+from unbraid.studies.measures import MEASURES, Measure
 from unbraid.studies.results import Where
-from unbraid.studies.rules import RULES, Rule
+from unbraid.studies.verdicts import RULES, Rule
 
 if TYPE_CHECKING:
     AnyMeasure = Measure
@@ -20,33 +22,73 @@ else:
     AnyMeasure = tagged(MEASURES)
     AnyRule = tagged(RULES)
 
+FOLDER = Path(__file__).parent / "claims"
+SOURCES = ("head-constraints", "gauge", "superposition", "mechanisms")
+"""The source studies, in the order of the ledger."""
 
-class Part(Record):
-    """One thing that is measured for a claim: what it is in a few words, the statistic, and the rule."""
+
+class Part(Config):
+    """One thing that is measured for a claim."""
 
     what: str
-    statistic: AnyMeasure
+    """What is measured, in a few words."""
+    measure: AnyMeasure
+    """The statistic, with the settings it compares."""
     rule: AnyRule
+    """How the measure's 95 % interval becomes a verdict."""
 
 
-def difference(metric: str, what: str, of: Where, minus: Where, rule: Rule) -> Part:
-    """The part that most claims have: one choice of settings minus another."""
-    return Part(what=what, statistic=Difference(metric=metric, of=of, minus=minus), rule=rule)
+class Claim(Config):
+    """One entry of the ledger, before it is measured."""
 
-
-class Claim(Record):
-    """`published` is the seed's own figure in words; `figures` names the pictures of the study's report to look at."""
-
-    id: str
-    seed: str
+    id: str = Field(pattern=r"^[a-z0-9-]+/[a-z0-9-]+$")
+    """The source study and two or three words: `superposition/right-ratio`."""
     statement: str
+    """What the source claims, in one sentence."""
     published: str
+    """The source's own figure, in words or quoted."""
     study: str
-    overrides: dict[str, tuple[str, ...]] = Field(default={})
+    """The configuration that tests it: the name of one that ships, or a path."""
+    overrides: dict[str, Annotated[tuple[str, ...], Field(strict=False)]] = Field(default={})
     """Settings to change in the study, as PATH=VALUE, by scale."""
-    parts: tuple[Part, ...] = Field(min_length=1)
-    figures: tuple[str, ...] = Field(min_length=1)
+    parts: tuple[Part, ...] = Field(min_length=1, strict=False)
+    """What is measured; the claim holds if all parts hold, and fails if one fails."""
+    figures: tuple[str, ...] = Field(min_length=1, strict=False)
+    """The figures of the study's report to look at."""
+
+    @property
+    def source(self) -> str:
+        """The source study that makes the claim."""
+        return self.id.partition("/")[0]
 
     def selections(self) -> list[Where]:
-        """Every choice of settings that its parts make."""
-        return [where for part in self.parts for where in part.statistic.selections()]
+        """Every selection of settings that its parts read."""
+        return [where for part in self.parts for where in part.measure.selections()]
+
+
+def load_claims(folder: Path = FOLDER) -> dict[str, Claim]:
+    """Every claim of every source study, by its id."""
+    claims: dict[str, Claim] = {}
+    for source in SOURCES:
+        path = folder / f"{source.replace('-', '_')}.toml"
+        data = read_toml(path)
+        if unknown := [name for name in data if name != "claims"]:
+            raise UserError(f"{path}: there is no table '{unknown[0]}'; accepted: [[claims]]")
+        for entry in data.get("claims", []):
+            claim = _claim(entry, f"{path}, {entry.get('id', 'a claim without id')}")
+            if claim.id in claims or claim.source != source:
+                raise UserError(f"{path}: the id '{claim.id}' is taken, or does not begin with '{source}/'")
+            claims[claim.id] = claim
+    return claims
+
+
+def _claim(entry: JsonDict, where: str) -> Claim:
+    return check(Claim, {**entry, "parts": [_nested(part) for part in entry.get("parts", [])]}, where)
+
+
+def _nested(part: JsonDict) -> JsonDict:
+    """A part as its records want it: in TOML a measure and a rule stand beside their arguments in one flat table."""
+    arguments = {name: value for name, value in part.items() if name not in ("what", "measure", "rule", "margin")}
+    rule = {"kind": part.get("rule"), **({"margin": part["margin"]} if "margin" in part else {})}
+    what = {"what": part["what"]} if "what" in part else {}
+    return {**what, "measure": {"kind": part.get("measure"), **arguments}, "rule": rule}

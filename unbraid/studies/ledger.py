@@ -1,32 +1,44 @@
-"""The ledger: every claim with what was measured for it and the verdict, as plain data."""
+"""The ledger: every claim with what was measured for it and the verdict, as plain data; and the file that keeps it.
 
-from collections.abc import Sequence
+A ledger can be made in pieces, on several machines or in several sittings. A verdict is taken from its file as long as
+it is of the same claim by the same rules, and of a study whose configuration has the same hash. The file carries a
+checksum: one that is not exactly as it was written is refused. One with a `note` is a record of other code: it can be
+read, and is neither used nor overwritten.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from unbraid.config import Tree, nearest
-from unbraid.errors import Refusal
-from unbraid.files import read_record
-from unbraid.runs import Run
-from unbraid.studies.claims import Claim, Part
-from unbraid.studies.plans import Study, study_of
+from unbraid.config import JsonDict, suggest
+from unbraid.config.renamed import current_name
+from unbraid.errors import UserError
+from unbraid.storage.files import json_bytes, read_json, write_bytes
+from unbraid.storage.runs import Run
+from unbraid.studies.claims import Claim, Part, load_claims
+from unbraid.studies.plans import Study, plan_study
 from unbraid.studies.results import Results
-from unbraid.studies.rules import together
-from unbraid.studies.seed_000 import SEED_000
-from unbraid.studies.seed_001 import SEED_001
-from unbraid.studies.seed_002 import SEED_002
-from unbraid.studies.seed_003 import SEED_003
+from unbraid.studies.verdicts import combine_verdicts
 
-CLAIMS: dict[str, Claim] = {claim.id: claim for claim in (*SEED_000, *SEED_001, *SEED_002, *SEED_003)}
+CLAIMS = load_claims()
 
 NOT_RUN = "not run"
+FORMAT = 1
+"""Of the ledger's file; raised when its keys or their meaning change."""
+_ACCEPTED = (
+    f"accepted: a ledger of format {FORMAT} as `unbraid claims --ledger` wrote it; restore it, or name another file"
+)
 
 
-def find_claims(names: Sequence[str]) -> list[Claim]:
-    """The claims of these names, or all."""
-    for name in names:
-        if name not in CLAIMS:
-            raise Refusal(f"there is no claim '{name}'; {nearest(name, CLAIMS)}")
-    return [CLAIMS[name] for name in dict.fromkeys(names)] or list(CLAIMS.values())
+def find_claims(ids: Sequence[str]) -> list[Claim]:
+    """The claims with these ids, or all."""
+    for claim_id in ids:
+        if (now := current_name(claim_id)) in CLAIMS:
+            raise UserError(f"the claim `{claim_id}` is now `{now}`")
+        if claim_id not in CLAIMS:
+            raise UserError(f"there is no claim '{claim_id}'; {suggest(claim_id, CLAIMS)}")
+    return [CLAIMS[claim_id] for claim_id in dict.fromkeys(ids)] or list(CLAIMS.values())
 
 
 def plan_claims(scale: str, runs: Path) -> list[tuple[Claim, Study]]:
@@ -34,20 +46,20 @@ def plan_claims(scale: str, runs: Path) -> list[tuple[Claim, Study]]:
     sharing: dict[tuple[str, tuple[str, ...]], list[Claim]] = {}
     for claim in CLAIMS.values():
         sharing.setdefault((claim.study, claim.overrides.get(scale, ())), []).append(claim)
-    found = {key: study_of(claims, scale, runs) for key, claims in sharing.items()}
-    return [(claim, found[claim.study, claim.overrides.get(scale, ())]) for claim in CLAIMS.values()]
+    studies = {key: plan_study(claims, scale, runs) for key, claims in sharing.items()}
+    return [(claim, studies[claim.study, claim.overrides.get(scale, ())]) for claim in CLAIMS.values()]
 
 
-def ledger(planned: Sequence[tuple[Claim, Study]]) -> list[Tree]:
+def ledger_entries(planned: Sequence[tuple[Claim, Study]]) -> list[JsonDict]:
     """An entry a claim, in their order; a claim whose study is not finished has no parts yet, and may say `why`."""
     read: dict[Path, Results] = {}
     return [_entry(claim, study, read) for claim, study in planned]
 
 
-def _entry(claim: Claim, study: Study, read: dict[Path, Results]) -> Tree:
-    told = {
+def _entry(claim: Claim, study: Study, read: dict[Path, Results]) -> JsonDict:
+    described = {
         "id": claim.id,
-        "seed": claim.seed,
+        "source": claim.source,
         "statement": claim.statement,
         "published": claim.published,
         "study": claim.study,
@@ -57,36 +69,105 @@ def _entry(claim: Claim, study: Study, read: dict[Path, Results]) -> Tree:
         "rules": [f"{part.what}: {part.rule.words}" for part in claim.parts],
     }
     if not study.finished:
-        return {**told, "made": {}, "verdict": NOT_RUN, "why": study.lacks, "parts": []}
+        return {**described, "made": {}, "verdict": NOT_RUN, "why": study.lacks, "parts": []}
     if study.run.path not in read:
+        study.run.check_complete(derived=True)
         read[study.run.path] = Results.read(study.run)
     try:
-        parts = [_judge(part, read[study.run.path]) for part in claim.parts]
-    except Refusal as problem:
-        raise Refusal(
+        parts = [_measured(part, read[study.run.path]) for part in claim.parts]
+    except UserError as problem:
+        raise UserError(
             f"claim {claim.id} cannot be judged by {study.run.path}: {problem}; if the code is newer, delete that run"
         ) from None
-    verdict = together([part["verdict"] for part in parts])
-    return {**told, "made": _made(study.run), "verdict": verdict, "why": "", "parts": parts}
+    verdict = combine_verdicts([part["verdict"] for part in parts])
+    return {**described, "made": _made(study.run), "verdict": verdict, "why": "", "parts": parts}
 
 
-def _made(run: Run) -> Tree:
+def _made(run: Run) -> JsonDict:
     """When a study was run, by which code, and how long it took."""
-    commit = read_record(run.path / "environment.json", "commit")["commit"]
+    commit = run.environment()["commit"]
     return {"began": run.facts()["began"][:10], "commit": commit, "minutes": run.status()["seconds"] / 60}
 
 
-def _judge(part: Part, results: Results) -> Tree:
-    measured = part.statistic.measure(results)
+def _measured(part: Part, results: Results) -> JsonDict:
+    measurement = part.measure.measure(results)
     return {
         "what": part.what,
-        "metric": part.statistic.metric,
-        "statistic": part.statistic.tree()["kind"],
-        "value": measured.estimate.value,
-        "interval": measured.estimate.interval,
-        "chance": measured.chance,
-        "pairs": measured.pairs,
-        "note": measured.note,
+        "metric": part.measure.metric,
+        "statistic": part.measure.to_dict()["kind"],
+        "value": measurement.estimate.value,
+        "interval": measurement.estimate.interval,
+        "chance": measurement.chance,
+        "pairs": measurement.pairs,
+        "note": measurement.note,
         "rule": part.rule.words,
-        "verdict": part.rule.verdict(measured),
+        "verdict": part.rule.verdict(measurement),
     }
+
+
+def write_ledger_file(path: Path, entries: Sequence[JsonDict], scale: str, note: str = "") -> None:
+    """Runs are named without their folder, which is another one on another machine."""
+    claims = [{**entry, "run": Path(entry["run"]).name} for entry in entries]
+    content = {"format": FORMAT, "scale": scale, **({"note": note} if note else {}), "claims": claims}
+    write_bytes(path, _file_bytes(content))
+
+
+def read_ledger_file(path: Path) -> JsonDict:
+    """Its `scale`, `note` and `claims`; refused if it is of another format, or not byte for byte as it was written."""
+    content = read_json(path)
+    if not isinstance(content, dict) or "sha256" not in content:
+        raise UserError(f"{path} is damaged or no ledger; {_ACCEPTED}")
+    if content.get("format") != FORMAT:
+        raise UserError(f"{path} is a ledger of the unknown format {content.get('format')!r:.40}; {_ACCEPTED}")
+    if not _is_whole(path, {name: value for name, value in content.items() if name != "sha256"}):
+        raise UserError(f"{path} is damaged: its content does not have the checksum that stands in it; {_ACCEPTED}")
+    return {"note": "", **content}
+
+
+def _is_whole(path: Path, content: JsonDict) -> bool:
+    try:
+        return path.read_bytes() == _file_bytes(content)
+    except (UnicodeEncodeError, RecursionError):  # half a character, or thousands of brackets: JSON, but not ours
+        return False
+
+
+def _file_bytes(content: JsonDict) -> bytes:
+    """The file with its checksum, which is of the content as JSON with sorted keys and no spaces."""
+    plain = json.loads(json_bytes(content))
+    canonical = json.dumps(plain, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+    return json_bytes({**plain, "sha256": hashlib.sha256(canonical).hexdigest()})
+
+
+def earlier_verdicts(path: Path | None, scale: str) -> dict[str, JsonDict]:
+    """The entries of a ledger's file that have a verdict, by their claims; none where there is no such file yet.
+
+    A file with a note is refused: its verdicts are of other configurations.
+    """
+    if path is None or not path.exists():
+        return {}
+    content = read_ledger_file(path)
+    if content["scale"] != scale:
+        raise UserError(
+            f"{path} is a ledger of scale {content['scale']!r:.40}; accepted: --scale as it, or another file"
+        )
+    if content["note"]:
+        raise UserError(
+            f"{path} is a record of other configurations, so nothing is taken from it or written to it; accepted: "
+            f"another file. It says: {content['note']}"
+        )
+    return {entry["id"]: entry for entry in content["claims"] if entry["verdict"] != NOT_RUN}
+
+
+def reuse_verdicts(entries: Sequence[JsonDict], earlier: Mapping[str, JsonDict]) -> list[JsonDict]:
+    """The entries, with earlier ones in place of those that were not run here and are still the same."""
+    return [earlier[entry["id"]] if _is_same(entry, earlier.get(entry["id"])) else entry for entry in entries]
+
+
+def _is_same(entry: JsonDict, earlier: JsonDict | None) -> bool:
+    if entry["verdict"] != NOT_RUN or earlier is None:
+        return False
+    if (entry["study"], entry["rules"]) != (earlier["study"], earlier["rules"]):
+        return False
+    run, earlier_run = Path(entry["run"]).name, Path(earlier["run"]).name
+    unresolved = bool(entry["why"]) and earlier_run.rpartition("-")[0] == run  # without its model a run has no hash yet
+    return run == earlier_run or unresolved

@@ -1,11 +1,11 @@
-"""The statistics that claims are decided by: each a pure function of a study's results, its arguments its record.
+"""The measures that claims name: each a pure function of a study's results, whose arguments are its record.
 
 level        v                                   against chance, or 0 where there is none
 difference   v(of) - v(minus)                    paired by replicate
 relative     v(of) / v(minus) - 1                paired by replicate
 contrast     (v(of) - v(minus)) - (v(than) - v(than_minus))   paired by replicate: is one effect above another?
 matched      v(of) - v(minus) where both have the same `by`, interpolated between their settings
-equal_l0     v(of) - v(minus) over all L0 that both families pass through, as unbraid.statistics.matched compares
+equal_l0     v(of) - v(minus) over all L0 that both families pass through, as unbraid.metrics.intervals compares
 nearer       |v(of) - target| - |v(minus) - target|, mean over their settings
 panels       mean over cells of (v - same label)² - (v - other label)², in logarithms where `ratio`
 
@@ -20,66 +20,76 @@ from typing import Literal
 
 from pydantic import Field
 
-from unbraid.config import Record
-from unbraid.errors import Refusal
-from unbraid.statistics import Estimate, estimate, paired_difference
-from unbraid.statistics.matched import Path, Paths, compare
+from unbraid.config import Config
+from unbraid.errors import UserError
+from unbraid.metrics.intervals import Estimate, Path, Paths, compare, estimate, paired_difference
 from unbraid.studies.results import ByReplicate, Results, Where, means
-from unbraid.studies.rules import Measured
+from unbraid.studies.verdicts import Measurement
 
 
-class Measure(Record):
+class Measure(Config):
+    """A named statistic of one metric; its fields are its arguments."""
+
     metric: str
+    """The metric that is read, by its name in the catalog."""
 
     @abstractmethod
-    def measure(self, results: Results) -> Measured: ...
+    def measure(self, results: Results) -> Measurement: ...
 
     @abstractmethod
     def selections(self) -> list[Where]:
-        """Every choice of settings it makes, for a test that the study has them."""
+        """Every selection of settings it reads: a study is narrowed to these."""
 
 
 class Level(Measure):
     """The value itself, held against chance."""
 
     kind: Literal["level"] = "level"
+    """The measure's name in a claim."""
     of: Where
+    """Settings that are measured, as {setting = value}."""
 
-    def measure(self, results: Results) -> Measured:
+    def measure(self, results: Results) -> Measurement:
         chance = results.chance(self.metric, self.of)
-        return _measured(results.values(self.metric, self.of), chance, zero=chance or 0.0)
+        return _measurement(results.values(self.metric, self.of), chance, zero=chance or 0.0)
 
     def selections(self) -> list[Where]:
         return [self.of]
 
 
 class Difference(Measure):
-    """One choice of settings minus another; its chance is the difference of their chances."""
+    """One selection of settings minus another; its chance is the difference of their chances."""
 
     kind: Literal["difference"] = "difference"
+    """The measure's name in a claim."""
     of: Where
+    """Settings that are compared, as {setting = value}."""
     minus: Where
+    """Settings that they are compared with."""
 
-    def measure(self, results: Results) -> Measured:
+    def measure(self, results: Results) -> Measurement:
         ours, theirs = (results.values(self.metric, where) for where in (self.of, self.minus))
         chances = [results.chance(self.metric, where) for where in (self.of, self.minus)]
         difference = paired_difference(ours, theirs)
-        return Measured(difference.estimate, difference.pairs, _minus(*chances))
+        return Measurement(difference.estimate, difference.pairs, _minus(*chances))
 
     def selections(self) -> list[Where]:
         return [self.of, self.minus]
 
 
 class Relative(Measure):
-    """By what share one choice of settings is above another."""
+    """By what share one selection of settings is above another."""
 
     kind: Literal["relative"] = "relative"
+    """The measure's name in a claim."""
     of: Where
+    """Settings that are compared, as {setting = value}."""
     minus: Where
+    """Settings that they are divided by."""
 
-    def measure(self, results: Results) -> Measured:
+    def measure(self, results: Results) -> Measurement:
         ours, theirs = (results.values(self.metric, where) for where in (self.of, self.minus))
-        return _measured({key: ours[key] / theirs[key] - 1 for key in sorted(ours.keys() & theirs.keys())}, None)
+        return _measurement({key: ours[key] / theirs[key] - 1 for key in sorted(ours.keys() & theirs.keys())}, None)
 
     def selections(self) -> list[Where]:
         return [self.of, self.minus]
@@ -89,16 +99,21 @@ class Contrast(Measure):
     """How far one difference is above another: what a change does here, less what it does there."""
 
     kind: Literal["contrast"] = "contrast"
+    """The measure's name in a claim."""
     of: Where
+    """Settings with the change, here."""
     minus: Where
+    """Settings without the change, here."""
     than: Where
+    """Settings with the change, there."""
     than_minus: Where
+    """Settings without the change, there."""
 
-    def measure(self, results: Results) -> Measured:
+    def measure(self, results: Results) -> Measurement:
         here, without, there, there_without = (results.values(self.metric, where) for where in self.selections())
         shared = here.keys() & without.keys() & there.keys() & there_without.keys()
-        found = {key: here[key] - without[key] - (there[key] - there_without[key]) for key in sorted(shared)}
-        return _measured(found, None)
+        contrasts = {key: here[key] - without[key] - (there[key] - there_without[key]) for key in sorted(shared)}
+        return _measurement(contrasts, None)
 
     def selections(self) -> list[Where]:
         return [self.of, self.minus, self.than, self.than_minus]
@@ -108,27 +123,32 @@ class Matched(Measure):
     """Two families of settings where their `by` is `times` its ceiling; a replicate counts where both reach that."""
 
     kind: Literal["matched"] = "matched"
+    """The measure's name in a claim."""
     of: Where
+    """Settings that are compared, as {setting = value}."""
     minus: Where
+    """Settings that they are compared with."""
     by: str = "l0"
+    """The metric that both must agree in."""
     times: float = Field(default=1.0, gt=0)
+    """The level at which they are compared, as a multiple of the ceiling of `by`; for L0, higher is denser."""
 
-    def measure(self, results: Results) -> Measured:
+    def measure(self, results: Results) -> Measurement:
         ceiling = results.ceiling(self.by, self.of)
         if ceiling is None:
-            raise Refusal(f"the study has no ceiling of '{self.by}' to match at")
+            raise UserError(f"the study has no ceiling of '{self.by}' to match at")
         level = self.times * ceiling
         ours, theirs = (self._interpolated(results, where, level) for where in (self.of, self.minus))
         difference = paired_difference(ours, theirs)
-        return Measured(difference.estimate, difference.pairs, None)
+        return Measurement(difference.estimate, difference.pairs, None)
 
     def selections(self) -> list[Where]:
         return [self.of, self.minus]
 
     def _interpolated(self, results: Results, where: Where, level: float) -> ByReplicate:
         lines = _points(results, where, self.by, self.metric)
-        found = {replicate: _between(sorted(line), level) for replicate, line in lines.items()}
-        return {replicate: value for replicate, value in found.items() if value is not None}
+        values = {replicate: _between(sorted(line), level) for replicate, line in lines.items()}
+        return {replicate: value for replicate, value in values.items() if value is not None}
 
 
 class EqualL0(Measure):
@@ -138,65 +158,80 @@ class EqualL0(Measure):
     """
 
     kind: Literal["equal_l0"] = "equal_l0"
+    """The measure's name in a claim."""
     of: Where
+    """Settings that are compared, as {setting = value}."""
     minus: Where
+    """Settings that they are compared with."""
     at: float | None = Field(default=None, gt=0)
+    """The L0 at which they are compared, in features a sample; None: the mean over all L0 that both reach."""
 
-    def measure(self, results: Results) -> Measured:
-        found = compare(*(_paths(results, where, self.metric) for where in (self.of, self.minus)), at=self.at)
-        if found.difference is None:
-            return Measured(Estimate(math.nan, None), 0, None, note=found.reason)
-        span = f"{found.low:.4g}" if found.low == found.high else f"{found.low:.4g} to {found.high:.4g}"
-        return Measured(found.difference.estimate, found.difference.pairs, None, note=f"at L0 {span}")
+    def measure(self, results: Results) -> Measurement:
+        ours, theirs = (_paths(results, where, self.metric) for where in (self.of, self.minus))
+        compared = compare(ours, theirs, at=self.at)
+        if compared.difference is None:
+            return Measurement(Estimate(math.nan, None), 0, None, note=compared.reason)
+        low, high = f"{compared.low:.4g}", f"{compared.high:.4g}"
+        span = low if compared.low == compared.high else f"{low} to {high}"
+        return Measurement(compared.difference.estimate, compared.difference.pairs, None, note=f"at L0 {span}")
 
     def selections(self) -> list[Where]:
         return [self.of, self.minus]
 
 
 class Nearer(Measure):
-    """How much farther from a target one choice of settings is than another, setting by setting: below 0 is nearer."""
+    """How much farther from a target one selection is than another, setting by setting: below 0 is nearer."""
 
     kind: Literal["nearer"] = "nearer"
+    """The measure's name in a claim."""
     of: Where
+    """Settings that are compared, as {setting = value}."""
     minus: Where
+    """Settings that they are compared with."""
     target: float
+    """The value that is aimed at, in the metric's unit."""
 
-    def measure(self, results: Results) -> Measured:
+    def measure(self, results: Results) -> Measurement:
         ours, theirs = (self._distances(results, where) for where in (self.of, self.minus))
         difference = paired_difference(ours, theirs)
-        return Measured(difference.estimate, difference.pairs, None)
+        return Measurement(difference.estimate, difference.pairs, None)
 
     def selections(self) -> list[Where]:
         return [self.of, self.minus]
 
     def _distances(self, results: Results, where: Where) -> ByReplicate:
         """The mean over the settings of each replicate's distance."""
-        each = [Results([card], results.config).values(self.metric, {}) for card in results.chosen(where)]
-        return means([{key: abs(value - self.target) for key, value in one.items()} for one in each])
+        settings = [Results([summary], results.config).values(self.metric, {}) for summary in results.select(where)]
+        return means([{key: abs(value - self.target) for key, value in values.items()} for values in settings])
 
 
-class Cell(Record):
+class Cell(Config):
     """One cell of a published picture under its own label and under the other, and the settings it is about."""
 
     of: Where
+    """Settings that the cell is about, as {setting = value}."""
     same: float = Field(gt=0)
+    """The published value under the cell's own label, in the metric's unit."""
     other: float = Field(gt=0)
+    """The published value under the other label, in the metric's unit."""
 
 
 class Panels(Measure):
     """How much nearer our cells are to the other label than to their own: above 0 speaks for swapped labels."""
 
     kind: Literal["panels"] = "panels"
-    cells: tuple[Cell, ...]
+    """The measure's name in a claim."""
+    cells: tuple[Cell, ...] = Field(min_length=1, strict=False)
+    """The cells, each with its settings and its two published values."""
     ratio: bool = False
+    """Whether distances are ratios (differences of logarithms); false: differences."""
 
-    def measure(self, results: Results) -> Measured:
-        found = [
+    def measure(self, results: Results) -> Measurement:
+        columns = [
             {replicate: self._nearer(value, cell) for replicate, value in results.values(self.metric, cell.of).items()}
             for cell in self.cells
         ]
-        shared = set.intersection(*(set(one) for one in found))
-        return _measured({key: sum(one[key] for one in found) / len(found) for key in sorted(shared)}, None)
+        return _measurement(means(columns), None)
 
     def selections(self) -> list[Where]:
         return [cell.of for cell in self.cells]
@@ -219,8 +254,8 @@ MEASURES: dict[str, type[Measure]] = {
 }
 
 
-def _measured(values: ByReplicate, chance: float | None, zero: float = 0.0) -> Measured:
-    return Measured(estimate(list(values.values())), len(values), chance, zero)
+def _measurement(values: ByReplicate, chance: float | None, zero: float = 0.0) -> Measurement:
+    return Measurement(estimate(list(values.values())), len(values), chance, zero)
 
 
 def _minus(a: float | None, b: float | None) -> float | None:
@@ -228,12 +263,12 @@ def _minus(a: float | None, b: float | None) -> float | None:
 
 
 def _points(results: Results, where: Where, by: str, metric: str) -> dict[str, list[tuple[float, float]]]:
-    """What each replicate has at every setting chosen: (by, metric)."""
+    """What each replicate has at every setting selected: (by, metric)."""
     points: dict[str, list[tuple[float, float]]] = {}
-    for card in results.chosen(where):
-        one = Results([card], results.config)
-        values = one.values(metric, {})
-        for replicate, x in one.values(by, {}).items():
+    for summary in results.select(where):
+        setting = Results([summary], results.config)
+        values = setting.values(metric, {})
+        for replicate, x in setting.values(by, {}).items():
             if replicate in values:
                 points.setdefault(replicate, []).append((x, values[replicate]))
     return points

@@ -1,7 +1,7 @@
 """Which runs a list of claims needs: claims whose study resolves to the same configuration share one run.
 
 A ledger trains what its claims read and no more: of a study's cases and swept values, those that any claim about it
-chooses. `unbraid run STUDY` trains them all.
+selects. `unbraid run STUDY` trains them all.
 """
 
 import hashlib
@@ -10,16 +10,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from unbraid.config import REPLICATES, Tree, check, flatten, nearest, read_toml, to_toml
-from unbraid.errors import Missing, Refusal
-from unbraid.judging.settings import Judging, refuse_absent
-from unbraid.runs import Run
-from unbraid.studies import find_config
+from unbraid.config import REPLICATES, JsonDict, check, flatten, read_toml, suggest, to_toml
+from unbraid.config.sweep import at_scale, overridden
+from unbraid.errors import Missing, UserError
+from unbraid.evaluation.language_model.config import LanguageModelEvaluation, check_texts_exist
+from unbraid.pipeline.expand import Plan, expand, written_members
+from unbraid.storage.runs import Run
 from unbraid.studies.claims import Claim
 from unbraid.studies.results import Where, matches
-from unbraid.sweeps.grid import combinations
-from unbraid.sweeps.prepare import overridden, prepare
-from unbraid.sweeps.scales import at_scale
+from unbraid.studies.shipped import config_name, find_config
 
 SCALES = ("small", "standard")
 """What a ledger can be made at; a study that has no table for a scale runs as it stands."""
@@ -27,43 +26,47 @@ SCALES = ("small", "standard")
 
 @dataclass(frozen=True)
 class Study:
-    """A configuration to run, and the run directory that is its own as long as nothing in it changes.
+    """A configuration to run, and its run directory: the same one as long as nothing in the configuration changes.
 
     `lacks` says what has to be fetched or captured before it can run.
     """
 
-    config: Tree
+    config: JsonDict
     run: Run
     lacks: str = ""
+    plan: Plan | None = None
+    """The configuration, expanded; None where what it needs is not on this machine."""
 
     @property
     def finished(self) -> bool:
         """Trained, scored and reported."""
-        return (self.run.path / "report.html").is_file() and self.run.status()["state"] == "finished"
+        return self.run.is_finished
 
-    def opened(self) -> Run:
+    def open_run(self) -> Run:
         """The run as it was left, or a new one."""
         if self.run.path.is_dir():
-            return Run.open(self.run.path)
-        return Run.create(self.run.path.parent, self.run.name, to_toml(self.config))
+            return Run.open(self.run.path, to_finish=True)
+        assert self.plan is not None, "a study that lacks something is not run"
+        return Run.create(self.run.path.parent, self.run.name, to_toml(self.config), self.plan.facts())
 
 
-def study_of(claims: Sequence[Claim], scale: str, runs: Path) -> Study:
+def plan_study(claims: Sequence[Claim], scale: str, runs: Path) -> Study:
     """The study of claims that share one, narrowed to what they read.
 
     Without what it needs on this machine it cannot be resolved, and its run has no name yet.
     """
-    asked, path = asked_of(claims[0], scale)
-    asked = narrowed(asked, [where for claim in claims for where in claim.selections()], str(path))
+    written, path = study_config(claims[0], scale)
+    written = narrow(written, [where for claim in claims for where in claim.selections()], str(path))
+    name = f"claims-{config_name(path).replace('/', '-')}-{scale}"
     try:
-        config = prepare(asked, [], str(path))
+        plan = expand(written, str(path))
     except Missing as problem:
-        return Study(asked, Run(runs / f"claims-{path.stem}-{scale}"), str(problem))
-    study = Study(config, Run(runs / f"claims-{path.stem}-{scale}-{fingerprint(config)}"))
-    return study if study.finished else replace(study, lacks=_absent(config))
+        return Study(written, Run(runs / name), str(problem))
+    study = Study(plan.config, Run(runs / f"{name}-{fingerprint(plan.config)}"), plan=plan)
+    return study if study.finished else replace(study, lacks=_lacking(plan.config))
 
 
-def asked_of(claim: Claim, scale: str) -> tuple[Tree, Path]:
+def study_config(claim: Claim, scale: str) -> tuple[JsonDict, Path]:
     """The claim's study at this scale, as it is written, and the file it is in."""
     path = find_config(claim.study)
     data = read_toml(path)
@@ -71,47 +74,49 @@ def asked_of(claim: Claim, scale: str) -> tuple[Tree, Path]:
     return overridden(data, claim.overrides.get(scale, ()), str(path)), path
 
 
-def narrowed(data: Tree, selections: Sequence[Where], source: str) -> Tree:
-    """The configuration with only those cases and swept values that some selection chooses; all of the replicates.
+def narrow(data: JsonDict, selections: Sequence[Where], source: str) -> JsonDict:
+    """The configuration with only those cases and swept values that some selection reads; all of the replicates.
 
-    One in which nothing is chosen is left as it is: whoever judges by it says what is missing.
+    One in which nothing is selected is left as it is: the ledger says what is missing.
     """
     read = [
-        chosen
-        for chosen, tree in combinations(data, source)
-        if any(matches({k: v for k, v in chosen.items() if k not in REPLICATES}, tree, where) for where in selections)
+        setting
+        for setting, tree in written_members(data, source)
+        if any(matches({k: v for k, v in setting.items() if k not in REPLICATES}, tree, where) for where in selections)
     ]
     if not read:
         return data
-    cases = {name: case for name, case in data.get("cases", {}).items() if any(one["case"] == name for one in read)}
+    read_cases = {setting.get("case") for setting in read}
+    cases = {name: case for name, case in data.get("cases", {}).items() if name in read_cases}
     swept = {
-        path: [value for value in values if path in REPLICATES or any(one[path] == value for one in read)]
+        path: [value for value in values if path in REPLICATES or any(setting[path] == value for setting in read)]
         for path, values in flatten(data.get("sweep", {})).items()
     }
     return {**data, **({"cases": cases} if cases else {}), **({"sweep": swept} if swept else {})}
 
 
-def _absent(config: Tree) -> str:
+def _lacking(config: JsonDict) -> str:
+    """What the language model or its labels lack here, in a sentence."""
     try:
-        if "judging" in config:
-            refuse_absent(check(Judging, config["judging"], "judging"))
+        if (asked := config.get("evaluation", {}).get("language_model")) is not None:
+            check_texts_exist(check(LanguageModelEvaluation, asked, "evaluation.language_model"))
     except Missing as problem:
         return str(problem)
     return ""
 
 
-def fingerprint(config: Tree) -> str:
+def fingerprint(config: JsonDict) -> str:
     """Eight digits that change with any setting but the title."""
-    told = {key: value for key, value in config.items() if key != "title"}
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:8]
+    settings = {key: value for key, value in config.items() if key != "title"}
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
 
 
-def missing(studies: Iterable[Study]) -> list[Study]:
+def unfinished(studies: Iterable[Study]) -> list[Study]:
     """Those still to run or to finish that can, each once."""
     return list({study.run.path: study for study in studies if not study.finished and not study.lacks}.values())
 
 
-def checked_scale(scale: str) -> str:
+def check_scale(scale: str) -> str:
     if scale not in SCALES:
-        raise Refusal(f"--scale is {scale!r:.40}; {nearest(scale, SCALES)}")
+        raise UserError(f"--scale is {scale!r:.40}; {suggest(scale, SCALES)}")
     return scale

@@ -2,14 +2,20 @@
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
-from unbraid.config import Tree
-from unbraid.errors import Refusal
-from unbraid.runs import Run
+from pydantic import Field
+
+from unbraid.config import JsonDict
+from unbraid.errors import UserError
+from unbraid.storage.runs import Run
 
 Value = str | int | float
-Where = dict[str, Value | tuple[Value, ...]]
-"""Swept paths and their value, or any of several; and `ratio`, learned per true features, the same at every scale."""
+Where = dict[str, Value | Annotated[tuple[Value, ...], Field(strict=False)]]
+"""A selection of settings: swept paths, each with its value or any of several.
+
+`ratio` stands for learned per true features, the same at every scale.
+"""
 
 ByReplicate = dict[str, float]
 
@@ -18,17 +24,16 @@ ByReplicate = dict[str, float]
 class Results:
     """The settings of a run with their scores, also on a model, and the configuration they are settings of."""
 
-    settings: list[Tree]
-    config: Tree
+    settings: list[JsonDict]
+    config: JsonDict
 
     @classmethod
     def read(cls, run: Run) -> "Results":
         return cls(run.settings(), run.config())
 
     def values(self, metric: str, where: Where) -> ByReplicate:
-        """The metric's mean over the settings chosen, for every replicate that all of them have."""
-        found = [_by_replicate(card, metric) for card in self.chosen(where)]
-        return means(found)
+        """The metric's mean over the settings selected, for every replicate that all of them have."""
+        return means([_by_replicate(summary, metric) for summary in self.select(where)])
 
     def chance(self, metric: str, where: Where) -> float | None:
         return self._bound("chance", metric, where)
@@ -37,19 +42,20 @@ class Results:
         return self._bound("ceiling", metric, where)
 
     def _bound(self, side: str, metric: str, where: Where) -> float | None:
-        """The mean over the settings chosen; None where any has none."""
-        found = [card["metrics"].get(metric, {}).get(side) for card in self.chosen(where)]
-        return None if None in found else sum(found) / len(found)
+        """The mean over the settings selected; None where any has none."""
+        bounds = [summary["metrics"].get(metric, {}).get(side) for summary in self.select(where)]
+        return None if None in bounds else sum(bounds) / len(bounds)
 
-    def chosen(self, where: Where) -> list[Tree]:
-        cards = [card for card in self.settings if matches(card["setting"], self.config, where)]
-        if not cards:
-            known = [card["label"] for card in self.settings]
-            raise Refusal(f"the study has no setting with {where}; it has: {'; '.join(known)}")
-        return cards
+    def select(self, where: Where) -> list[JsonDict]:
+        """The summaries of the settings that match, at least one."""
+        summaries = [summary for summary in self.settings if matches(summary["setting"], self.config, where)]
+        if not summaries:
+            labels = [summary["label"] for summary in self.settings]
+            raise UserError(f"the study has no setting with {where}; it has: {'; '.join(labels)}")
+        return summaries
 
 
-def matches(setting: Tree, config: Tree, where: Where) -> bool:
+def matches(setting: JsonDict, config: JsonDict, where: Where) -> bool:
     """Whether the swept values of a setting are those asked for."""
     offered = dict(setting)
     if "ratio" in where:
@@ -57,16 +63,16 @@ def matches(setting: Tree, config: Tree, where: Where) -> bool:
     return all(path in offered and _same(offered[path], value) for path, value in where.items())
 
 
-def _ratio(setting: Tree, config: Tree) -> float | None:
-    learned = setting.get("dictionary.features", config.get("dictionary", {}).get("features"))
-    true = setting.get("world.features", config.get("world", {}).get("features"))
+def _ratio(setting: JsonDict, config: JsonDict) -> float | None:
+    learned = setting.get("dictionary.d_sae", config.get("dictionary", {}).get("d_sae"))
+    true = setting.get("world.n_features", config.get("world", {}).get("n_features"))
     return learned / true if learned and true else None
 
 
 def _same(offered: object, asked: Value | tuple[Value, ...]) -> bool:
     """Equal, or equal to one of several; a table that was swept whole is known by its kind, or its names and values."""
     if isinstance(asked, tuple):
-        return any(_same(offered, one) for one in asked)
+        return any(_same(offered, value) for value in asked)
     if isinstance(offered, dict):
         named = " ".join(f"{name} {value}" for name, value in offered.items())
         return asked in (offered.get("kind"), " ".join(map(str, offered.values())), named)
@@ -75,15 +81,16 @@ def _same(offered: object, asked: Value | tuple[Value, ...]) -> bool:
     return offered == asked
 
 
-def _by_replicate(card: Tree, metric: str) -> ByReplicate:
-    if metric not in card["metrics"]:
-        raise Refusal(f"the study did not measure '{metric}' of {card['label']}; it has: {', '.join(card['metrics'])}")
-    replicates = [member["replicate"] for member in card["members"]]
-    values = card["metrics"][metric]["members"]
-    return {each: float(value) for each, value in zip(replicates, values, strict=True) if value is not None}
+def _by_replicate(summary: JsonDict, metric: str) -> ByReplicate:
+    metrics = summary["metrics"]
+    if metric not in metrics:
+        raise UserError(f"the study did not measure '{metric}' of {summary['label']}; it has: {', '.join(metrics)}")
+    replicates = [member["replicate"] for member in summary["members"]]
+    values = zip(replicates, metrics[metric]["members"], strict=True)
+    return {replicate: float(value) for replicate, value in values if value is not None}
 
 
-def means(found: list[ByReplicate]) -> ByReplicate:
+def means(columns: list[ByReplicate]) -> ByReplicate:
     """The mean of several columns, for every replicate that all have."""
-    shared = set.intersection(*(set(one) for one in found))
-    return {key: sum(one[key] for one in found) / len(found) for key in sorted(shared)}
+    shared = set.intersection(*(set(column) for column in columns))
+    return {key: sum(column[key] for column in columns) / len(columns) for key in sorted(shared)}

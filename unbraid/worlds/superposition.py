@@ -1,4 +1,4 @@
-"""Sparse features in superposition: more unit directions than dimensions, few of them firing at a time (seed 002).
+"""Sparse features in superposition: more unit directions than dimensions, few of them firing at a time.
 
     x = Σ strength_i · direction_i  over the features i that fire  (+ noise)
 
@@ -8,7 +8,7 @@ P(i fires) = active · decay^i / Σ_j decay^j.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -23,18 +23,63 @@ from unbraid.worlds.world import Batch, World
 
 
 class Superposition(World):
+    """Planted features in superposition: sparse sums of random unit directions, more of them than dimensions.
+
+        x = Σ strength_i · direction_i  over the features i that fire  (+ noise)
+
+    A dictionary trained on the batches should find the directions again; `score` says how well it did. Feature i fires
+    with probability active · decay^i / Σ_j decay^j, so early features are frequent and late ones rare.
+
+    Attributes
+    ----------
+    directions : Tensor, shape (n_features, dimensions)
+        The planted unit directions.
+    probabilities : Tensor, shape (n_features,)
+        The share of samples in which each feature fires.
+    parents : integer Tensor, shape (n_features,)
+        The feature without which each feature never fires, or -1 (see `Hierarchy`).
+
+    Examples
+    --------
+    >>> import unbraid as ub
+    >>> world = ub.Superposition(dimensions=64, n_features=128, active=3.0)
+    >>> batch = world.batch(position=0, size=256)
+    >>> batch.x.shape, batch.truth.to_dense().shape
+    (torch.Size([256, 64]), torch.Size([1, 256, 128]))
+    >>> round(float(world.probabilities.sum()), 6)
+    3.0
+
+    Features that fire together, and features that need a parent:
+
+    >>> together = ub.Superposition(n_features=128, firing=ub.Correlated())
+    >>> nested = ub.Superposition(n_features=128, firing=ub.Hierarchy(children=3))
+    >>> int((nested.parents >= 0).sum())
+    96
+    """
+
     kind: Literal["superposition"] = "superposition"
+    """The world's name in a configuration."""
     dimensions: int = Field(default=256, ge=1, le=1 << 20)
-    features: int = Field(default=512, ge=1, le=1 << 24)
+    """d, the number of dimensions of the inputs; more make the planted directions more nearly orthogonal."""
+    n_features: int = Field(default=512, ge=1, le=1 << 24)
+    """Number of planted features; more in the same number of dimensions interfere more."""
     decay: float = Field(default=0.99, gt=0, le=1)
+    """Firing rate of each feature relative to the one before; lower makes late features rarer, at 1 all are alike."""
     active: float = Field(default=5.0, gt=0)
+    """Mean number of features that fire in a sample; more make the inputs less sparse."""
     firing: AnyFiring = Independent()
+    """Which features fire together: kind `independent`, `correlated` or `hierarchy`."""
     strength: Literal["uniform", "product"] = "uniform"
+    """Distribution of strengths, in (0, 1]: uniform (mean 1/2), or the product of two uniform numbers (mean 1/4)."""
     noise: float = Field(default=0.0, ge=0)
+    """Standard deviation of the Gaussian noise on every entry of x; more makes reconstruction worse."""
     seed: int = Field(default=0, ge=0, lt=1 << 63)
+    """Another seed plants other directions and draws other batches."""
+
+    renamed: ClassVar[dict[str, str]] = {"features": "n_features"}
 
     @model_validator(mode="after")
-    def leave_room_to_fire(self) -> Self:
+    def check_firing(self) -> Self:
         self.firing.check(self._population)
         return self
 
@@ -48,7 +93,7 @@ class Superposition(World):
 
     @cached_property
     def directions(self) -> Float[Tensor, "n d"]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        rows = stream(self.seed, "directions").standard_normal((self.features, self.dimensions), dtype=np.float32)
+        rows = stream(self.seed, "directions").standard_normal((self.n_features, self.dimensions), dtype=np.float32)
         return normalize(torch.from_numpy(rows), dim=1)
 
     def batch(self, position: int, size: int, split: str = "train") -> Batch:
@@ -57,7 +102,7 @@ class Superposition(World):
         x = fired.mix(self.directions)
         if self.noise:
             x += self.noise * torch.from_numpy(rng.standard_normal(x.shape, dtype=np.float32))
-        return Batch(x, fired.codes(self.features), exact=not self.noise)
+        return Batch(x, fired.codes(self.n_features), exact=not self.noise)
 
     def _fire(self, rng: np.random.Generator, size: int) -> "_Fired":
         cells = self._sampler.fire(rng, size)
@@ -74,7 +119,7 @@ class Superposition(World):
 
     @property
     def _population(self) -> Population:
-        return Population(self.features, self.decay, self.active, self.seed)
+        return Population(self.n_features, self.decay, self.active, self.seed)
 
     @cached_property
     def _sampler(self) -> Sampler:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import torch
 
+from unbraid.activations.normalization import Normalization
 from unbraid.axes import Float, Int, Tensor
-from unbraid.capture.normalisation import Normalisation
 from unbraid.codes import Codes
-from unbraid.config import Record
+from unbraid.config import Config
 
 
 @dataclass(frozen=True)
@@ -21,18 +21,45 @@ class Batch:
     """Whether x is just the sum of the true directions that fired, with nothing added."""
 
 
-class World(Record, ABC):
-    """A source of truth: the same seed, split and position always give the same batch."""
+class World(Config, ABC):
+    """Where a dictionary's inputs come from, together with the features behind them where they are known.
+
+    `Superposition` plants its features. `Activations` reads a model's activations, and its features are not known. To
+    bring your own data, subclass this class and implement `directions`, `probabilities` and `batch`.
+
+    A world is a frozen configuration. The same seed, split and position always give the same batch.
+
+    Attributes
+    ----------
+    directions : Tensor, shape (n, d)
+        The planted unit directions; shape (0, d) where none are known.
+    probabilities : Tensor, shape (n,)
+        The share of samples in which each planted feature fires.
+    parents : integer Tensor, shape (n,)
+        The feature without which each feature never fires, or -1.
+    has_truth : bool
+        Whether the true features are known.
+
+    Examples
+    --------
+    >>> import unbraid as ub
+    >>> world: ub.World = ub.Superposition(dimensions=16, n_features=24, active=2.0)
+    >>> world.has_truth, world.directions.shape
+    (True, torch.Size([24, 16]))
+    >>> bool((world.batch(position=3, size=10).x == world.batch(position=3, size=10).x).all())
+    True
+    """
 
     dimensions: int
+    """d, the number of dimensions of the inputs."""
 
     @property
-    def is_planted(self) -> bool:
+    def has_truth(self) -> bool:
         """Whether the truth is known; activations of a real model have none."""
         return len(self.directions) > 0
 
     @property
-    def normalisation(self) -> Normalisation | None:
+    def normalization(self) -> Normalization | None:
         """What was done to the inputs of the model before they became these batches, where anything was."""
         return None
 
@@ -53,4 +80,20 @@ class World(Record, ABC):
 
     @abstractmethod
     def batch(self, position: int, size: int, split: str = "train") -> Batch:
-        """Batch number `position` of a split; different splits never share a sample."""
+        """Draw batch number `position` of a split.
+
+        Parameters
+        ----------
+        position : int
+            Which batch, from 0.
+        size : int
+            b, the number of samples in the batch.
+        split : str, default "train"
+            `train`, `evaluation` or any other name; different splits never share a sample.
+
+        Returns
+        -------
+        Batch
+            `x`, a tensor of shape (b, d); and `truth`, the `Codes` of the planted features, shape (1, b, n) when dense.
+            `truth` is empty where no features are known.
+        """

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from unbraid.dictionaries.baselines import Ica, Nmf, Pca
 from unbraid.dictionaries.baselines.baseline import counted
-from unbraid.errors import Refusal
+from unbraid.errors import UserError
 
 
 def tensor(rows):
@@ -33,7 +33,7 @@ def mixture(rng):
 @pytest.mark.parametrize("samples", [5, 300])
 def test_pca_is_numpys_svd_of_the_centred_rows(rng, samples):
     rows = rng.standard_normal((samples, 7)) * np.arange(1, 8) + 3
-    fitted = Pca(features=4).fit(tensor(rows))
+    fitted = Pca(n_components=4).fit(tensor(rows))
     axes = np.linalg.svd(rows - rows.mean(0))[2][:4]
     axes *= np.sign(axes[np.arange(4), np.abs(axes).argmax(1)])[:, None]
     np.testing.assert_allclose(fitted.components_, axes, atol=1e-4)
@@ -46,7 +46,7 @@ def test_pca_is_numpys_svd_of_the_centred_rows(rng, samples):
 
 def test_ica_recovers_independent_sources_signs_and_strengths(mixture):
     directions, strengths, rows = mixture
-    fitted = Ica(features=6).fit(tensor(rows))
+    fitted = Ica(n_components=6).fit(tensor(rows))
     cosine = directions @ fitted.components_.T
     true, found = linear_sum_assignment(cosine, maximize=True)
     assert cosine[true, found].min() > 0.98  # each to its own, and none upside down
@@ -59,14 +59,14 @@ def test_ica_recovers_independent_sources_signs_and_strengths(mixture):
 
 def test_the_published_form_of_ica_is_scikit_learns_unmixing_matrix(mixture):
     _, _, rows = mixture
-    baseline = Ica(features=6, form="published", seed=4)
+    baseline = Ica(n_components=6, form="published", seed=4)
     found = baseline.fit(tensor(rows))
     wide = tensor(rows).double().numpy()
     solver = {"whiten": "unit-variance", "whiten_solver": "svd"}
     expected = decomposition.FastICA(6, **solver, random_state=baseline.random_state).fit(wide)
     np.testing.assert_allclose(found.components_, unit(expected.components_), atol=1e-5)
     np.testing.assert_allclose(found.inverse_transform(found.transform(rows)), rows, atol=1e-4)
-    corrected = Ica(features=6, seed=4).fit(tensor(rows))
+    corrected = Ica(n_components=6, seed=4).fit(tensor(rows))
     scale = np.linalg.norm(expected.mixing_, axis=0)
     np.testing.assert_allclose(np.abs(corrected.transform(rows)), np.abs(expected.transform(wide)) * scale, atol=1e-4)
 
@@ -74,7 +74,7 @@ def test_the_published_form_of_ica_is_scikit_learns_unmixing_matrix(mixture):
 def test_ica_that_did_not_converge_is_counted_and_not_shown(rng):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert Ica(features=5, iterations=1).fit(tensor(rng.laplace(size=(50, 5)))).unconverged == 1
+        assert Ica(n_components=5, iterations=1).fit(tensor(rng.laplace(size=(50, 5)))).unconverged == 1
 
 
 def test_other_warnings_are_passed_on():
@@ -90,20 +90,20 @@ def test_other_warnings_are_passed_on():
 @pytest.mark.parametrize("kind", [Pca, Ica])
 def test_directions_in_which_nothing_varies_are_not_found(kind, rng):
     flat = rng.laplace(size=(400, 3)) @ rng.standard_normal((3, 8))
-    fitted = kind(features=8).fit(tensor(flat))
+    fitted = kind(n_components=8).fit(tensor(flat))
     assert fitted.features == 3
     np.testing.assert_allclose(fitted.inverse_transform(fitted.transform(flat)), flat, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", [Pca, Ica])
 def test_rows_that_are_all_the_same_have_no_factors(kind):
-    with pytest.raises(Refusal, match="all 6 rows are the same, so nothing varies; accepted: at least two different"):
+    with pytest.raises(UserError, match="all 6 rows are the same, so nothing varies; accepted: at least two different"):
         kind().fit(torch.ones(6, 4))
 
 
 def test_nmf_is_scikit_learns_on_positive_and_negative_parts(rng):
     rows = rng.standard_normal((80, 5))
-    baseline = Nmf(features=6, iterations=2000, seed=2)
+    baseline = Nmf(n_components=6, iterations=2000, seed=2)
     fitted = baseline.fit(tensor(rows))
     halves = np.concatenate([rows.clip(0), (-rows).clip(0)], axis=1).astype(np.float32)
     settings = {"init": "nndsvda", "max_iter": 2000, "random_state": baseline.random_state}
@@ -118,7 +118,7 @@ def test_nmf_is_scikit_learns_on_positive_and_negative_parts(rng):
 
 
 def test_there_are_at_most_two_parts_a_dimension(rng):
-    assert Nmf(features=50, iterations=2000).fit(tensor(rng.standard_normal((30, 2)))).features == 4
+    assert Nmf(n_components=50, iterations=2000).fit(tensor(rng.standard_normal((30, 2)))).features == 4
 
 
 def test_nmf_finds_signed_directions_that_are_only_ever_added(rng):
@@ -128,7 +128,7 @@ def test_nmf_finds_signed_directions_that_are_only_ever_added(rng):
         truth[i, 4 * i : 4 * i + 4] = rng.choice([-1, 1], 4) * rng.uniform(0.5, 1, 4)
     truth = unit(truth)
     strengths = rng.uniform(0.2, 1, (200, 3)) * (rng.uniform(size=(200, 3)) < 0.5)
-    fitted = Nmf(features=3, iterations=2000).fit(tensor(strengths @ truth))
+    fitted = Nmf(n_components=3, iterations=2000).fit(tensor(strengths @ truth))
     cosine = truth @ fitted.components_.T
     np.testing.assert_allclose(cosine.max(1), 1, atol=1e-3)
     np.testing.assert_allclose(fitted.transform(strengths @ truth)[:, cosine.argmax(1)], strengths, atol=0.02)

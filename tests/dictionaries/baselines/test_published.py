@@ -41,7 +41,7 @@ def test_pca_is_a_little_above_the_floor_and_not_at_its_published_figure():
 
 def test_ica_by_what_its_sources_write_is_near_the_ceiling_of_256_directions():
     """The seed's verdict on ICA rests on which matrix, and which sign, it read."""
-    ceiling = found(Oracle(world=WORLD, features=256))
+    ceiling = found(Oracle(world=WORLD, n_components=256))
     assert ceiling == pytest.approx(0.587, abs=0.01)
     assert ceiling - 0.06 < found(Ica()) < ceiling
 
@@ -53,7 +53,9 @@ def test_whole_batches_find_more_than_mini_batches_did_and_so_do_medoids():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("baseline", [KMeans(), KMedoids(), Ica(), Nmf(features=256)], ids=lambda b: type(b).__name__)
+@pytest.mark.parametrize(
+    "baseline", [KMeans(), KMedoids(), Ica(), Nmf(n_components=256)], ids=lambda b: type(b).__name__
+)
 def test_more_samples_help_all_but_pca(baseline: Baseline):
     assert found(baseline, samples=8192) > found(baseline) > found(baseline, samples=512) > FLOOR + 0.2
     assert found(Pca(), samples=8192) == pytest.approx(found(Pca(), samples=512), abs=0.01)

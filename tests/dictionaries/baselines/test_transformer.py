@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 from unbraid.dictionaries.baselines import Ica, KMeans, KMedoids, Nmf, Pca, Random
-from unbraid.dictionaries.baselines.transformer import BaselineTransformer
+from unbraid.dictionaries.estimator import BaselineTransformer
 
 KINDS = [KMeans, KMedoids, Pca, Ica, Nmf, Random]
 
@@ -19,7 +19,7 @@ KINDS = [KMeans, KMedoids, Pca, Ica, Nmf, Random]
 def test_scikit_learn_accepts_it(kind):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        results = check_estimator(BaselineTransformer(kind(features=3)), on_fail=None)
+        results = check_estimator(BaselineTransformer(kind(n_components=3)), on_fail=None)
     failed = {result["check_name"] for result in results if result["status"] == "failed"}
     before = {"check_do_not_raise_errors_in_init_or_set_params"}  # where the tests' type checks raise first
     assert failed <= before | {"check_estimator_sparse_array", "check_estimator_sparse_matrix"}
@@ -29,7 +29,7 @@ def test_scikit_learn_accepts_it(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_drops_into_a_pipeline(kind, rng):
     x = rng.standard_normal((64, 6))
-    pipeline = make_pipeline(StandardScaler(), BaselineTransformer(kind(features=5)))
+    pipeline = make_pipeline(StandardScaler(), BaselineTransformer(kind(n_components=5)))
     codes = clone(pipeline).fit(x).transform(x)
     assert codes.shape == (64, 5)
     assert np.array_equal(codes, pipeline.fit_transform(x))

@@ -4,11 +4,10 @@ import numpy as np
 import torch
 
 from tests.models.gauge import independent
-from unbraid.models.gauge.attention import Looking
-from unbraid.models.gauge.beliefs import Beliefs
+from unbraid.models.gauge.attention import GaugeMask
+from unbraid.models.gauge.beliefs import Beliefs, fold
+from unbraid.models.gauge.config import families
 from unbraid.models.gauge.frames import turns
-from unbraid.models.gauge.irreps import families
-from unbraid.models.gauge.lifts import fold
 
 SPEC = "2x0e+1x1e+2x2e"
 
@@ -31,12 +30,12 @@ class Case:
     def omega(self):
         return independent.transports(self.phi, self.heads)
 
-    def looking(self, oneself=True):
+    def mask(self, oneself=True):
         t = len(self.phi)
         allowed = torch.ones(t, t, dtype=torch.bool).tril(0 if oneself else -1)
         allowed[0, 0] = True
         added = None if oneself else torch.where(allowed, 0.0, -torch.inf)[None, None].double()
-        return Looking(added, allowed[None, None])
+        return GaugeMask(added, allowed[None, None])
 
     @property
     def frames(self):

@@ -6,10 +6,9 @@ import torch
 
 from tests.models.gauge import independent
 from tests.models.gauge.cases import SPEC, Case
-from unbraid.models.gauge.attention import attend, divergences, pattern, patterns, together
-from unbraid.models.gauge.beliefs import Beliefs
+from unbraid.models.gauge.attention import attend, divergences, pattern, patterns, stacked_queries_keys
+from unbraid.models.gauge.beliefs import Beliefs, unfold
 from unbraid.models.gauge.frames import compose, turns
-from unbraid.models.gauge.lifts import unfold
 from unbraid.models.gauge.pairwise import compare, mix, transports
 
 KAPPAS = {0: 0.7, 1: 1.3, 2: 2.0}
@@ -22,7 +21,7 @@ def kappa(family):
 @pytest.mark.parametrize("oneself", [True, False])
 def test_it_is_the_independent_derivation(oneself, rng):
     case = Case(rng)
-    omega, looking = case.omega, case.looking(oneself)
+    omega, mask = case.omega, case.mask(oneself)
     kl = independent.pairs(case.means, case.covariances, omega, case.heads)
     beta = independent.attention(kl, np.array([KAPPAS[degree] for degree in case.heads]), oneself)
     message = independent.messages(case.means, omega, beta, case.heads)
@@ -31,8 +30,8 @@ def test_it_is_the_independent_derivation(oneself, rng):
     for (family, _, _), one in zip(case.own(), case.beliefs(), strict=True):
         heads, turn = slice(first, first + family.heads), turns(case.frames, {family.degree})[family.degree]
         np.testing.assert_allclose(divergences(one)[0, 0], kl[heads], rtol=1e-10, atol=1e-10)
-        np.testing.assert_allclose(patterns(one, kappa(family), looking)[0, 0], beta[heads], atol=1e-10)
-        read = attend(one, kappa(family), looking, covariance=True, expected=True)
+        np.testing.assert_allclose(patterns(one, kappa(family), mask)[0, 0], beta[heads], atol=1e-10)
+        read = attend(one, kappa(family), mask, covariance=True, expected=True)
         own = (read.mean @ turn.mT)[0, 0].flatten(1)
         np.testing.assert_allclose(own, message[:, family.columns], rtol=1e-10, atol=1e-10)
         spread = turn[:, :, :, None] @ unfold(read.covariance, family.width) @ turn.mT[:, :, :, None]
@@ -40,7 +39,7 @@ def test_it_is_the_independent_derivation(oneself, rng):
             np.testing.assert_allclose(spread[0, 0, :, head], mixture[:, block, block], rtol=1e-10, atol=1e-10)
         np.testing.assert_allclose(read.expected[0, 0].T, (beta * kl)[heads].sum(-1), rtol=1e-9, atol=1e-10)
         first += family.heads
-    asked, key = together(case.beliefs())
+    asked, key = stacked_queries_keys(case.beliefs())
     own_part = kl.sum(0) + (asked @ key.mT)[0, 0].numpy()  # what depends on the query alone
     np.testing.assert_allclose(own_part, np.broadcast_to(own_part[:, :1], own_part.shape), atol=1e-9)
 
@@ -51,9 +50,9 @@ def test_fast_and_pairwise_agree_in_either_precision(dtype, most, rng):
     (family, mean, covariance), (one,) = next(case.own()), case.beliefs()
     one = Beliefs(one.mean.to(dtype), one.covariance.to(dtype))
     pairs = compare(mean, covariance, transports(case.frames, 2, "exact"))
-    expected, _ = mix(pairs, pattern(pairs.kl, kappa(family), case.looking()))
+    expected, _ = mix(pairs, pattern(pairs.kl, kappa(family), case.mask()))
     turn = turns(case.frames, {2})[2]
-    read = attend(one, kappa(family).to(dtype), case.looking()).mean.double() @ turn.mT
+    read = attend(one, kappa(family).to(dtype), case.mask()).mean.double() @ turn.mT
     assert (read - expected).norm() / expected.norm() < most
 
 
@@ -79,10 +78,10 @@ def test_a_common_turn_leaves_attention_and_turns_messages(rng):
     turned.means = case.means @ turn.T
     turned.covariances = turn @ case.covariances @ turn.T
     for (family, _, _), one, other in zip(case.own(), case.beliefs(), turned.beliefs(), strict=True):
-        look, same = (patterns(each, kappa(family), case.looking()) for each in (one, other))
+        look, same = (patterns(each, kappa(family), case.mask()) for each in (one, other))
         torch.testing.assert_close(look, same, rtol=0, atol=1e-12)
         message, moved = (
-            (attend(each, kappa(family), case.looking()).mean @ turns(of.frames, {family.degree})[family.degree].mT)
+            (attend(each, kappa(family), case.mask()).mean @ turns(of.frames, {family.degree})[family.degree].mT)
             for each, of in ((one, case), (other, turned))
         )
         g = turns(torch.from_numpy(by), {family.degree})[family.degree]
@@ -98,10 +97,10 @@ def test_a_gauge_transformation_per_token_changes_nothing_but_each_tokens_own_vi
     turned.means = np.einsum("tij,tj->ti", turn, case.means)
     turned.covariances = turn @ case.covariances @ turn.transpose(0, 2, 1)
     for (family, _, _), one, other in zip(case.own(), case.beliefs(), turned.beliefs(), strict=True):
-        look, same = (patterns(beliefs, kappa(family), case.looking()) for beliefs in (one, other))
+        look, same = (patterns(beliefs, kappa(family), case.mask()) for beliefs in (one, other))
         torch.testing.assert_close(look, same, rtol=0, atol=1e-12)
         message, moved = (
-            attend(beliefs, kappa(family), case.looking()).mean @ turns(of.frames, {family.degree})[family.degree].mT
+            attend(beliefs, kappa(family), case.mask()).mean @ turns(of.frames, {family.degree})[family.degree].mT
             for beliefs, of in ((one, case), (other, turned))
         )
         g = turns(torch.from_numpy(each), {family.degree})[family.degree]

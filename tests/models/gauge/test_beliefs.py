@@ -1,11 +1,10 @@
-"""Beliefs in the common frame, their inverses, and covariances that rounding has spoilt."""
+"""Beliefs in the common frame, their inverses, covariances that rounding has spoilt, and folded matrices."""
 
 import pytest
 import torch
 
-from unbraid.models.gauge.beliefs import Beliefs, Indefinite, definite_root
+from unbraid.models.gauge.beliefs import Beliefs, Indefinite, definite_root, fold, pair_weights, products, unfold
 from unbraid.models.gauge.frames import turns
-from unbraid.models.gauge.lifts import fold, unfold
 
 
 def test_diagonal_in_its_own_frame_needs_no_decomposition(rng):
@@ -45,3 +44,13 @@ def test_a_covariance_that_rounding_spoilt_is_mended_and_one_that_is_none_is_ref
     with pytest.raises(Indefinite) as refused:
         definite_root(spoilt)
     assert refused.value.member == 1
+
+
+def test_folding_keeps_matrices_and_their_inner_products(rng):
+    a, b = (torch.from_numpy(m + m.swapaxes(1, 2)) for m in rng.standard_normal((2, 7, 4, 4)))
+    torch.testing.assert_close(unfold(fold(a), 4), a)
+    torch.testing.assert_close((pair_weights(4, a.dtype) * fold(a) * fold(b)).sum(-1), (a * b).sum((1, 2)))
+    x = torch.from_numpy(rng.standard_normal((7, 4)))
+    torch.testing.assert_close(unfold(products(x), 4), x[:, :, None] * x[:, None, :])
+    skewed = torch.from_numpy(rng.standard_normal((2, 3, 3)))
+    torch.testing.assert_close(unfold(fold(skewed), 3), (skewed + skewed.mT) / 2)

@@ -8,12 +8,10 @@ import torch
 
 from tests.models.gauge import independent, independent_energy
 from tests.models.gauge.cases import Case
-from unbraid.models.gauge.beliefs import Beliefs
+from unbraid.models.gauge.beliefs import Beliefs, unfold
+from unbraid.models.gauge.config import FreeEnergy
 from unbraid.models.gauge.frames import turns
-from unbraid.models.gauge.free_energy import Held, settle, slopes
-from unbraid.models.gauge.lifts import unfold
-from unbraid.models.gauge.settings import FreeEnergy
-from unbraid.models.gauge.shares import heard_shares
+from unbraid.models.gauge.free_energy import TokenState, alignment_weights, descend_free_energy, gradients
 
 KAPPA, ALPHA, LAMBDA = 4.0, 0.7, 1.3
 
@@ -31,7 +29,7 @@ def priors(rng, case):
 
 
 def held_by(case, priors):
-    return Held(case.beliefs(), priors.beliefs(), case.frames, turns(case.frames, {0, 1, 2}))
+    return TokenState(case.beliefs(), priors.beliefs(), case.frames, turns(case.frames, {0, 1, 2}))
 
 
 def surroundings(case, priors, token, prior=ALPHA):
@@ -69,7 +67,7 @@ def own_slopes(case, parts):
 @pytest.mark.parametrize("sign", ["corrected", "published"])
 def test_gradients_are_those_of_finite_differences_or_as_published(sign, case, priors):
     settings = FreeEnergy(prior=ALPHA, alignment=LAMBDA, sign=sign)
-    told, drawn = slopes(held_by(case, priors), settings, KAPPA, case.looking())
+    told, drawn = gradients(held_by(case, priors), settings, KAPPA, case.mask())
     means, covariances = (a + b for a, b in zip(own_slopes(case, told), own_slopes(case, drawn), strict=True))
     for token in range(5):
         around = surroundings(case, priors, token)
@@ -89,7 +87,7 @@ def test_one_step_is_the_natural_gradient(case, priors):
     settings = FreeEnergy(prior=ALPHA, alignment=LAMBDA, covariance_rate=1e-3)
     step = torch.tensor([1e-3], dtype=torch.float64)
     held = held_by(case, priors)
-    after = settle(held, settings, step, KAPPA, case.looking())
+    after = descend_free_energy(held, settings, step, KAPPA, case.mask())
     first = 0
     for (family, _, _), one in zip(case.own(), after.beliefs, strict=True):
         turn = turns(case.frames, {family.degree})[family.degree]
@@ -112,7 +110,7 @@ def test_frames_turn_down_the_gradient(case, priors):
     settings = FreeEnergy(prior=0.0, alignment=LAMBDA, covariance_rate=0.0, frame_step=rate)
     nothing = torch.full((1,), 1e-12, dtype=torch.float64)
     held = held_by(case, priors)
-    after = settle(held, settings, nothing, KAPPA, case.looking())
+    after = descend_free_energy(held, settings, nothing, KAPPA, case.mask())
     before, moved = (turns(frames, {1})[1][0, 0] for frames in (case.frames, after.frames))
     for token in range(5):
         around = surroundings(case, priors, token, prior=0.0)
@@ -129,15 +127,15 @@ def test_large_steps_are_shortened_and_leave_covariances_definite(case, priors):
     settings = FreeEnergy(prior=50.0, alignment=50.0, covariance_rate=10.0, iterations=3, trust=0.5)
     step = torch.tensor([10.0], dtype=torch.float64)
     held = held_by(case, priors)
-    one = FreeEnergy(**{**settings.tree(), "iterations": 1})
-    near = settle(held, one, step, KAPPA, case.looking())
+    one = FreeEnergy(**{**settings.to_dict(), "iterations": 1})
+    near = descend_free_energy(held, one, step, KAPPA, case.mask())
     lengths = torch.zeros(1, 1, 5, dtype=torch.float64)
     for before, after in zip(held.beliefs, near.beliefs, strict=True):
         apart = after.mean - before.mean
         lengths += torch.einsum("mbthi,mbthij,mbthj->mbt", apart, unfold(before.precision, before.width), apart)
     assert (lengths.sqrt() <= 0.5 + 1e-9).all()
     assert (lengths.sqrt() > 0.4).any()
-    far = settle(held, settings, step, KAPPA, case.looking())
+    far = descend_free_energy(held, settings, step, KAPPA, case.mask())
     for beliefs in far.beliefs:
         assert torch.linalg.eigvalsh(unfold(beliefs.covariance, beliefs.width)).min() > 0
 
@@ -146,7 +144,7 @@ def test_it_falls(case, priors):
     """The free energy of a token whose neighbours stay goes down with its own step."""
     settings = FreeEnergy(prior=ALPHA, alignment=LAMBDA, covariance_rate=1.0)
     step = torch.tensor([0.05], dtype=torch.float64)
-    after = settle(held_by(case, priors), settings, step, KAPPA, case.looking())
+    after = descend_free_energy(held_by(case, priors), settings, step, KAPPA, case.mask())
     means, covariances, first = case.means.copy(), case.covariances.copy(), 0
     for (family, _, _), one in zip(case.own(), after.beliefs, strict=True):
         turn = turns(case.frames, {family.degree})[family.degree]
@@ -167,7 +165,7 @@ def test_where_all_believe_alike_nothing_moves(rng):
     frames = independent.frames(case.phi, case.heads)
     case.means, case.covariances = independent.gauge_fixed(frames, case.means[0], case.covariances[0])
     held = held_by(case, case)
-    told, drawn = slopes(held, FreeEnergy(), KAPPA, case.looking())
+    told, drawn = gradients(held, FreeEnergy(), KAPPA, case.mask())
     for slope in (*told, *drawn):
         assert slope.mean.abs().max() < 1e-10
         assert slope.covariance.abs().max() < 1e-10
@@ -177,7 +175,7 @@ def test_where_all_believe_alike_nothing_moves(rng):
 def test_gradients_through_the_shares_are_right(sign, rng):
     scores = torch.from_numpy(rng.standard_normal((2, 2, 5, 5))).requires_grad_()
     allowed = torch.ones(1, 5, 5, dtype=torch.bool).tril()
-    assert torch.autograd.gradcheck(lambda u: heard_shares(u, allowed, sign), (scores,))
+    assert torch.autograd.gradcheck(lambda u: alignment_weights(u, allowed, sign), (scores,))
 
 
 def test_training_sees_through_the_whole_block(rng):
@@ -192,20 +190,20 @@ def test_training_sees_through_the_whole_block(rng):
 
     def outcome(step, *parts):
         beliefs = [Beliefs(mean, spread) for mean, spread in zip(parts[:3], parts[3:], strict=True)]
-        after = settle(replace(held_by(case, priors), beliefs=beliefs), settings, step, KAPPA, case.looking())
+        after = descend_free_energy(replace(held_by(case, priors), beliefs=beliefs), settings, step, KAPPA, case.mask())
         return torch.stack([one.mean.sin().sum() + one.covariance.sum() for one in after.beliefs]).sum()
 
     assert torch.autograd.gradcheck(outcome, (step, *means, *covariances), atol=1e-5)
 
 
 def test_blocks_of_queries_give_what_all_at_once_give(case, priors, monkeypatch):
-    whole = case.looking()
+    whole = case.mask()
     held, settings = held_by(case, priors), FreeEnergy()
     monkeypatch.setattr("unbraid.models.gauge.attention.BLOCK", 2)
-    blocked = replace(whole, back=True)
+    blocked = replace(whole, causal=True)
     assert (whole.blocks(), blocked.blocks()) == ([(0, 5)], [(0, 2), (2, 4), (4, 5)])
     for one, other in zip(
-        slopes(held, settings, KAPPA, whole)[0], slopes(held, settings, KAPPA, blocked)[0], strict=True
+        gradients(held, settings, KAPPA, whole)[0], gradients(held, settings, KAPPA, blocked)[0], strict=True
     ):
         torch.testing.assert_close(one.mean, other.mean)
         torch.testing.assert_close(one.covariance, other.covariance)

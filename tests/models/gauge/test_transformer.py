@@ -9,10 +9,10 @@ import torch
 from tests.models.gauge import independent
 from tests.models.shapes import ASKED, GAUGES, TOKENS, doubled, start
 from unbraid.errors import NotFinite
-from unbraid.members import across
+from unbraid.members import stack_configs
 from unbraid.models import FreeEnergy, Gauge
 from unbraid.models.gauge.beliefs import Indefinite
-from unbraid.training.teaching import Pupils, Teaching, learn
+from unbraid.models.training import ModelState, ModelTraining, train_step
 
 SPEC = "2x0e+1x1e+1x2e"
 HEADS = independent.heads_of(SPEC)
@@ -114,7 +114,7 @@ def test_gauge_fixed_priors_are_turned_by_the_token_and_frames_by_its_place_too(
 
 def test_nearness_is_of_each_head_whatever_its_degree():
     """The last head likes all distances alike: without beliefs to tell tokens apart only it is uniform."""
-    settings = Gauge(irreps=SPEC, priors="gauge_fixed", positions="none", nearness=True, free_energy=FreeEnergy())
+    settings = Gauge(irreps=SPEC, priors="gauge_fixed", positions="none", alibi=True, free_energy=FreeEnergy())
     name = "blocks.0.attn.hook_pattern"
     pattern = start(settings).forward(SENTENCE, [name]).recorded[name][0, 0]
     slopes = torch.tensor([1.0, 0.1**0.5, 0.1, 0.0])[:, None, None]
@@ -135,7 +135,7 @@ def test_temperatures_are_of_heads_shared_or_learned():
 
 
 def test_the_published_start_forgets_what_was_configured():
-    settings = Gauge(irreps=SPEC, start="published", mean_deviation=2.0)
+    settings = Gauge(irreps=SPEC, init="published", mean_deviation=2.0)
     weights = start(settings, range(8)).weights
     assert weights["embed.mean"].std() == pytest.approx(0.02, rel=0.1)
     assert weights["answer.weight"].std() == pytest.approx(0.02, rel=0.1)
@@ -147,13 +147,14 @@ def test_the_published_start_forgets_what_was_configured():
 def test_published_rates_are_those_of_the_table_over_that_of_frames():
     """mu .2, sigma .01, phi .05, output .2, attention .05; what has no table of its own goes with the output."""
     rates = {
-        name: Gauge(rates="published").rate_of(name) * 0.05 for name in ("embed.mean", "embed.spread", "embed.frame")
+        name: Gauge(rates="published").rate_multiplier(name) * 0.05
+        for name in ("embed.mean", "embed.spread", "embed.frame")
     }
     assert rates == pytest.approx({"embed.mean": 0.2, "embed.spread": 0.01, "embed.frame": 0.05})
     for name in ("answer.weight", "embed.base_mean", "blocks.0.free.step", "positions.mean"):
-        assert Gauge(rates="published").rate_of(name) == 4
-    assert Gauge(rates="published").rate_of("blocks.0.attn.kappa") == 1
-    assert Gauge().rate_of("answer.weight") == 1
+        assert Gauge(rates="published").rate_multiplier(name) == 4
+    assert Gauge(rates="published").rate_multiplier("blocks.0.attn.kappa") == 1
+    assert Gauge().rate_multiplier("answer.weight") == 1
 
 
 def test_a_covariance_that_is_none_stops_with_the_step(monkeypatch):
@@ -172,15 +173,15 @@ def test_a_silenced_head_reads_nothing_and_the_others_as_before(name):
     models = start(GAUGES[name])
     read = "blocks.1.attn.hook_z"
     whole = models.forward(TOKENS, [read]).recorded[read]
-    less = models.forward(TOKENS, [read], silence={(1, 0)}).recorded[read]
+    less = models.forward(TOKENS, [read], ablate_heads={(1, 0)}).recorded[read]
     assert (less[:, :, 0] == 0).all()
     torch.testing.assert_close(less[:, :, 1:], whole[:, :, 1:])
 
 
 def test_scalar_heads_alone_have_no_use_for_frames_and_still_learn():
-    pupils = Pupils.of(start(Gauge(irreps="3x0e")))
-    before = {name: weight.clone() for name, weight in pupils.models.weights.items()}
+    state = ModelState.of(start(Gauge(irreps="3x0e")))
+    before = {name: weight.clone() for name, weight in state.models.weights.items()}
     batch = SimpleNamespace(tokens=TOKENS, asked=ASKED, answers=torch.tensor([[0, 1], [2, 3], [4, 0]]))
-    learn(pupils, batch, across([Teaching(weight_decay=0.0)] * 3), {})
-    assert torch.equal(before["embed.frame"], pupils.models.weights["embed.frame"])
-    assert not torch.equal(before["embed.mean"], pupils.models.weights["embed.mean"])
+    train_step(state, batch, stack_configs([ModelTraining(weight_decay=0.0)] * 3), {})
+    assert torch.equal(before["embed.frame"], state.models.weights["embed.frame"])
+    assert not torch.equal(before["embed.mean"], state.models.weights["embed.mean"])

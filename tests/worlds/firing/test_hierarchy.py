@@ -5,11 +5,11 @@ import pytest
 from scipy import stats
 
 from unbraid.config import check
-from unbraid.errors import Refusal
+from unbraid.errors import UserError
 from unbraid.worlds import Superposition
 
 SAMPLES = 60_000
-SHAPE = {"dimensions": 4, "features": 14, "decay": 0.8, "active": 2.5}
+SHAPE = {"dimensions": 4, "n_features": 14, "decay": 0.8, "active": 2.5}
 FREE = Superposition(**SHAPE, firing={"kind": "hierarchy", "children": 3, "child_probability": 0.6})
 ONLY = Superposition(**SHAPE, firing={"kind": "hierarchy", "children": 3, "child_probability": 0.6, "exclusive": True})
 # 14 features: 3 parents and 2 left over without a parent, then 3 × 3 children
@@ -101,7 +101,7 @@ def test_one_parent_for_all_the_rest():
 
 
 def test_more_children_than_features_are_refused():
-    with pytest.raises(Refusal, match="14 children needs 15 features and there are 14; accepted: children below 14"):
+    with pytest.raises(UserError, match="14 children needs 15 features and there are 14; accepted: children below 14"):
         check(Superposition, {**SHAPE, "firing": {"kind": "hierarchy", "children": 14}}, "here")
 
 
@@ -109,11 +109,11 @@ def test_more_active_than_the_families_allow_is_refused_with_the_limit():
     firing = {"kind": "hierarchy", "children": 3, "child_probability": 0.6}
     limit = 2.5 / theory(0.6)[0]
     Superposition(**{**SHAPE, "active": 0.99 * limit}, firing=firing)
-    with pytest.raises(Refusal, match=f"accepted: active below {limit:.3g}"):
+    with pytest.raises(UserError, match=f"accepted: active below {limit:.3g}"):
         check(Superposition, {**SHAPE, "active": 1.01 * limit, "firing": firing}, "here")
 
 
 @pytest.mark.parametrize("bad", [{"children": 0}, {"child_probability": 0.0}, {"child_probability": 1.1}])
 def test_impossible_settings_are_refused(bad):
-    with pytest.raises(Refusal, match=r"here: firing\."):
+    with pytest.raises(UserError, match=r"here: firing\."):
         check(Superposition, {**SHAPE, "firing": {"kind": "hierarchy", **bad}}, "here")

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from unbraid.config import check
-from unbraid.errors import Refusal
+from unbraid.errors import UserError
 from unbraid.worlds import Superposition
 
 PUBLISHED = {"kind": "independent", "form": "published"}
@@ -16,7 +16,7 @@ def theory(features=512, decay=0.99, active=5.0):
 
 
 def test_the_default_is_the_corrected_form():
-    assert Superposition().firing.tree() == {"kind": "independent", "form": "corrected"}
+    assert Superposition().firing.to_dict() == {"kind": "independent", "form": "corrected"}
 
 
 def test_the_published_probabilities_are_never_rescaled():
@@ -45,9 +45,9 @@ def test_the_published_error_of_answering_zero(strength, figure):
 
 def test_the_published_form_has_a_limit_of_its_own():
     """As p_0 = active / n, up to n may be asked for, where the corrected form stops at Σ decay^i."""
-    settings = {"features": 20, "decay": 0.5, "firing": PUBLISHED}
+    settings = {"n_features": 20, "decay": 0.5, "firing": PUBLISHED}
     assert Superposition(active=19.0, **settings).probabilities.max() == pytest.approx(0.95)
-    with pytest.raises(Refusal, match="accepted: active below 20"):
+    with pytest.raises(UserError, match="accepted: active below 20"):
         check(Superposition, {"active": 20.0, **settings}, "here")
 
 
@@ -58,4 +58,4 @@ def test_directions_do_not_depend_on_the_rule():
 
 
 def test_nobody_has_a_parent():
-    assert (Superposition(features=20, active=2.0).parents == -1).all()
+    assert (Superposition(n_features=20, active=2.0).parents == -1).all()

@@ -63,7 +63,7 @@ def test_every_registered_task_has_sizes_and_a_reader():
 
 
 def test_its_settings_survive_toml(world):
-    assert check(Stories, tomllib.loads(to_toml(world.tree())), "here") == world
+    assert check(Stories, tomllib.loads(to_toml(world.to_dict())), "here") == world
 
 
 def test_a_slow_reader_of_the_text_agrees_on_everything(world):
@@ -115,7 +115,7 @@ def test_lengths_and_values_are_as_announced(world):
 
 def test_a_batch_can_be_made_again_whatever_was_drawn_before(world):
     fresh = world.batch(5, 33)
-    again = type(world)(**world.tree())
+    again = type(world)(**world.to_dict())
     for position in range(5):
         again.batch(position, 33)
     assert same(again.batch(5, 33), fresh)
@@ -132,7 +132,7 @@ def test_a_split_is_one_list_however_it_is_cut(world):
 
 
 def test_another_position_split_or_seed_is_another_batch(world):
-    base, other = world.batch(3, 33), type(world)(**{**world.tree(), "seed": world.seed + 1})
+    base, other = world.batch(3, 33), type(world)(**{**world.to_dict(), "seed": world.seed + 1})
     for batch in (world.batch(4, 33), world.batch(3, 33, "test"), other.batch(3, 33)):
         assert not same(base, batch)
 
@@ -147,7 +147,7 @@ def test_shortcuts_are_shares_and_chance_is_the_best_that_does_not_look(world):
     ]
     assert scores["chance"] == max(blind)
     assert scores["chance"] < scores.get("without the question", 1) + 0.05
-    assert type(world)(**{**world.tree(), "layout": "together"}).shortcuts(500) == scores
+    assert type(world)(**{**world.to_dict(), "layout": "together"}).shortcuts(500) == scores
 
 
 def test_every_answer_and_every_word_occurs():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from unbraid.sweeps.grid import expand
+from unbraid.pipeline.expand import expand
 from unbraid.worlds.stories import TASKS, Stories
 from unbraid.worlds.stories.__main__ import main, section
 
@@ -44,7 +44,10 @@ def test_what_the_last_answer_follows_from_is_marked():
 
 
 def test_the_configuration_in_the_docs_gives_a_task_what_it_needs():
-    members = expand(tomllib.loads(DOCS.split("```toml\n")[1].split("```")[0]), "docs")
-    found = {(m.experiment.asking.task, m.experiment.asking.rounds, m.experiment.model.layers) for m in members}
-    assert found == {("one_fact", 3, 2), ("two_facts", 3, 3)}
+    members = expand(tomllib.loads(DOCS.split("```toml\n")[1].split("```")[0]), "docs").members
+    experiments = [member.experiment for member in members]
+    assert {(e.world.task, e.world.rounds, e.model.layers) for e in experiments} == {
+        ("one_fact", 3, 2),
+        ("two_facts", 3, 3),
+    }
     assert len(members) == 10

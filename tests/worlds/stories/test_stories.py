@@ -6,7 +6,7 @@ import torch
 from pydantic import ValidationError
 
 from unbraid.config import check
-from unbraid.errors import Refusal
+from unbraid.errors import UserError
 from unbraid.worlds import QUESTIONS
 from unbraid.worlds.stories import TASKS, Stories
 
@@ -86,11 +86,11 @@ def test_types_are_what_models_and_losses_take():
 
 
 def test_an_unknown_task_is_answered_with_the_nearest():
-    with pytest.raises(Refusal, match=r"task is 'one_fat'; did you mean 'one_fact'\? accepted: one_fact, two_facts"):
+    with pytest.raises(UserError, match=r"task is 'one_fat'; did you mean 'one_fact'\? accepted: one_fact, two_facts"):
         check(Stories, {"task": "one_fat"}, "here")
-    with pytest.raises(Refusal, match="task is 3; accepted"):
+    with pytest.raises(UserError, match="task is 3; accepted"):
         check(Stories, {"task": 3}, "here")
-    with pytest.raises(Refusal, match="there is no setting 'layuot'; did you mean 'layout'"):
+    with pytest.raises(UserError, match="there is no setting 'layuot'; did you mean 'layout'"):
         check(Stories, {"layuot": "single"}, "here")
 
 
@@ -111,14 +111,14 @@ def test_an_unknown_task_is_answered_with_the_nearest():
     ],
 )
 def test_sizes_that_cannot_be_are_refused(settings, sentence):
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(UserError) as refusal:
         check(Stories, settings, "here")
     assert sentence in str(refusal.value)
 
 
 @pytest.mark.parametrize(("position", "size"), [(-1, 4), (0, 0), (2, -3)])
 def test_a_batch_that_cannot_be_is_refused(position, size):
-    with pytest.raises(Refusal, match="accepted: a position from 0, a size from 1"):
+    with pytest.raises(UserError, match="accepted: a position from 0, a size from 1"):
         Stories().batch(position, size)
 
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from unbraid.config import check, to_toml
-from unbraid.errors import Refusal
-from unbraid.training.asking import Asked, Asking
+from unbraid.errors import UserError
+from unbraid.models.training import QABatch, SequenceTask
 from unbraid.worlds import QUESTIONS, Text
 
 WORLD = Text(context=16)
@@ -16,9 +16,9 @@ WORLD = Text(context=16)
 
 def test_it_is_registered_and_can_be_taught_on():
     assert QUESTIONS["text"] is Text
-    assert isinstance(WORLD, Asking)
-    assert isinstance(WORLD.batch(0, 2), Asked)
-    assert check(Text, tomllib.loads(to_toml(WORLD.tree())), "here") == WORLD
+    assert isinstance(WORLD, SequenceTask)
+    assert isinstance(WORLD.batch(0, 2), QABatch)
+    assert check(Text, tomllib.loads(to_toml(WORLD.to_dict())), "here") == WORLD
 
 
 def test_windows_are_of_the_training_part_and_ask_for_the_next_token():
@@ -26,7 +26,7 @@ def test_windows_are_of_the_training_part_and_ask_for_the_next_token():
     assert batch.tokens.shape == batch.answers.shape == batch.asked.shape == (200, 16)
     assert torch.equal(batch.answers[:, :-1], batch.tokens[:, 1:])
     assert torch.equal(batch.asked[3], torch.arange(16))
-    text = "".join(WORLD.words(torch.from_numpy(WORLD.made.training)))
+    text = "".join(WORLD.words(torch.from_numpy(WORLD.tokenized.training)))
     for row, last in zip(batch.tokens, batch.answers[:, -1:], strict=True):
         assert "".join(WORLD.words(torch.cat([row, last]))) in text
     assert batch.tokens.min() >= 1
@@ -52,7 +52,7 @@ def test_every_token_but_the_first_is_predicted_once(context: int, size: int):
     world = Text(context=context, validation=1001)
     batches = list(world.held_out(size))
     answers = torch.cat([batch.answers.flatten() for batch in batches])
-    assert answers.tolist() == world.made.validation[1:].tolist()
+    assert answers.tolist() == world.tokenized.validation[1:].tolist()
     assert all(torch.equal(batch.tokens[:, 1:], batch.answers[:, :-1]) for batch in batches)
     assert all(len(batch.tokens) <= size for batch in batches)
 
@@ -61,9 +61,9 @@ def test_byte_pairs_have_fewer_tokens_for_as_many_characters(tmp_path: Path, mon
     monkeypatch.chdir(tmp_path)
     world = Text(units="bpe", tokens=400, context=16)
     assert len(world.vocabulary) == 401
-    assert world.characters_per_token == world.made.characters / len(world.made.validation) > 2
+    assert world.characters_per_token == world.tokenized.characters / len(world.tokenized.validation) > 2
     assert WORLD.characters_per_token == 1
-    assert world.made.characters == len(WORLD.made.validation)
+    assert world.tokenized.characters == len(WORLD.tokenized.validation)
 
 
 REFUSED = {
@@ -78,5 +78,5 @@ REFUSED = {
 
 @pytest.mark.parametrize(("settings", "sentence"), REFUSED.values(), ids=REFUSED)
 def test_what_cannot_be_is_refused(settings, sentence: str):
-    with pytest.raises(Refusal, match=sentence):
+    with pytest.raises(UserError, match=sentence):
         check(Text, settings, "here")

@@ -1,4 +1,4 @@
-"""Baselines: simpler ways to find directions, with the face of a dictionary, so that scores treat them alike.
+"""Baselines: simpler ways to find directions; they encode and decode like a dictionary, so scores treat them alike.
 
 The libraries that do the finding are imported when something is fitted: they take a second.
 """
@@ -6,8 +6,7 @@ The libraries that do the finding are imported when something is fitted: they ta
 from typing import TYPE_CHECKING
 
 from unbraid.config import tagged
-from unbraid.dictionaries.baselines.baseline import Baseline, Fitted
-from unbraid.dictionaries.baselines.bounds import Oracle, Random
+from unbraid.dictionaries.baselines.baseline import Baseline, FittedBaseline, Oracle, Random
 from unbraid.dictionaries.baselines.clusters import KMeans, KMedoids
 from unbraid.dictionaries.baselines.factors import Ica, Nmf, Pca
 
@@ -30,7 +29,7 @@ __all__ = [
     "BASELINES",
     "AnyBaseline",
     "Baseline",
-    "Fitted",
+    "FittedBaseline",
     "Ica",
     "KMeans",
     "KMedoids",

@@ -11,33 +11,44 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
-from unbraid.dictionaries.baselines.baseline import Baseline, Fitted, Rows, counted
+from unbraid.dictionaries.baselines.baseline import Baseline, FittedBaseline, Rows, counted
 from unbraid.dictionaries.baselines.rules import Nearest
-from unbraid.errors import Refusal
+from unbraid.errors import UserError
 
 VANISHED = 1e-6
 """A centre shorter than this share of the longest row is a balance of opposites: it has no direction and is dropped."""
 
 
 class KMeans(Baseline):
-    """Means of clusters: scikit-learn's KMeans, once, from k-means++; above `minibatch_above` rows in mini-batches.
+    """k-means: the means of clusters by scikit-learn, from one k-means++ start; or by mini-batches.
 
-    corrected: in mini-batches no small cluster is given up, for the small clusters are the rare features. published:
-    scikit-learn's own mini-batches at every size, zero rows too (the seed's code is unknown; this gives its figures).
+    corrected: mini-batches give up no small cluster, since small clusters are the rare features. published:
+    scikit-learn's mini-batches at every size, zero rows included (the source's code is unknown; this gives its
+    figures).
+
+    Examples
+    --------
+    >>> import torch, unbraid as ub
+    >>> rows = torch.tensor([[1.0, 0.0], [2.0, 0.0], [0.0, 3.0]])
+    >>> sorted(ub.KMeans(n_components=2).fit(rows).components_.tolist())
+    [[0.0, 1.0], [1.0, 0.0]]
     """
 
     kind: Literal["kmeans"] = "kmeans"
+    """The baseline's name in a configuration."""
     form: Literal["published", "corrected"] = "corrected"
+    """corrected, or published: as in the source study; the class docstring says what differs."""
     minibatch_above: int = Field(default=1 << 16, ge=0)
+    """Rows above which mini-batches are used; a higher bound is slower and finds better centres."""
 
     @property
     def sees_zeros(self) -> bool:
         return self.form == "published"
 
-    def find(self, rows: Rows) -> Fitted:
+    def find(self, rows: Rows) -> FittedBaseline:
         from sklearn import cluster
 
-        clusters, seed = distinct(rows, self.features), self.random_state
+        clusters, seed = distinct(rows, self.n_components), self.random_state
         if self.form == "published":
             search = cluster.MiniBatchKMeans(clusters, n_init=3, random_state=seed)  # pyright: ignore[reportArgumentType]
         elif len(rows) <= self.minibatch_above:
@@ -53,40 +64,51 @@ class KMeans(Baseline):
                 random_state=seed,
             )
         with counted() as unconverged:
-            found = search.fit(rows)
-        return _around(np.asarray(found.cluster_centers_, dtype=np.float32), rows, len(unconverged))
+            search.fit(rows)
+        return _around(np.asarray(search.cluster_centers_, dtype=np.float32), rows, len(unconverged))
 
 
 class KMedoids(Baseline):
-    """Samples nearest to all others of their cluster, by Euclidean distances.
+    """k-medoids: the samples nearest to all others of their cluster, by Euclidean distance.
 
-    corrected: FasterPAM from a random start. published: scikit-learn-extra's defaults, which are to start from the
-    samples nearest to all others and to alternate, zero rows too; where those are many, all of its medoids are zero.
-    The distances of n rows take 4n² bytes, 1 GB for the default of 16,384 `points`; that is why there is one.
+    corrected: FasterPAM from a random start. published: scikit-learn-extra's defaults (start from the samples nearest
+    to all others, then alternate), zero rows included; where those are many, all its medoids are zero. Distances
+    between n rows take 4n² bytes: 1 GB at the default `points`.
+
+    Examples
+    --------
+    >>> import torch, unbraid as ub
+    >>> rows = torch.tensor([[1.0, 0.0], [1.5, 0.0], [2.0, 0.0], [0.0, 3.0]])
+    >>> sorted(ub.KMedoids(n_components=2).fit(rows).components_.tolist())
+    [[0.0, 1.0], [1.0, 0.0]]
     """
 
     kind: Literal["kmedoids"] = "kmedoids"
+    """The baseline's name in a configuration."""
     form: Literal["published", "corrected"] = "corrected"
+    """corrected, or published: as in the source study; the class docstring says what differs."""
     points: int | None = Field(default=1 << 14, ge=2)
+    """Rows of data that are used, at most, chosen by the seed; memory grows with their square."""
     iterations: int = Field(default=100, ge=1)
+    """Swaps of medoids after which the search stops, converged or not."""
 
     @property
     def sees_zeros(self) -> bool:
         return self.form == "published"
 
-    def find(self, rows: Rows) -> Fitted:
+    def find(self, rows: Rows) -> FittedBaseline:
         import kmedoids
         from sklearn.metrics import pairwise_distances
 
         distances = pairwise_distances(rows)
         if self.form == "published":
-            medoids, iterations = _alternate(distances, min(self.features, len(rows)), self.iterations)
+            medoids, iterations = _alternate(distances, min(self.n_components, len(rows)), self.iterations)
             return _around(rows[medoids], rows, int(iterations >= self.iterations), keep_zeros=True)
         state = np.random.RandomState(self.random_state)
-        clusters = distinct(rows, self.features)
-        found = kmedoids.fasterpam(distances, clusters, max_iter=self.iterations, random_state=state, n_cpu=1)
-        medoids = np.unique(rows[found.medoids.astype(np.int64)], axis=0)  # two equal ones, if it was stopped early
-        return _around(medoids, rows, int(found.n_iter >= self.iterations))
+        clusters = distinct(rows, self.n_components)
+        search = kmedoids.fasterpam(distances, clusters, max_iter=self.iterations, random_state=state, n_cpu=1)
+        medoids = np.unique(rows[search.medoids.astype(np.int64)], axis=0)  # two equal ones, if it was stopped early
+        return _around(medoids, rows, int(search.n_iter >= self.iterations))
 
 
 def _alternate(distances: NDArray[np.floating], clusters: int, most: int) -> tuple[NDArray[np.int64], int]:
@@ -94,12 +116,12 @@ def _alternate(distances: NDArray[np.floating], clusters: int, most: int) -> tup
     medoids = np.argpartition(distances.sum(1), clusters - 1)[:clusters].astype(np.int64)
     for iteration in range(most):
         nearest, before = np.argmin(distances[medoids], 0), medoids.copy()
-        for place in range(clusters):
-            own = np.flatnonzero(nearest == place)
-            if own.size:
-                costs = distances[np.ix_(own, own)].sum(1)
-                if costs.min() < distances[medoids[place], own].sum():
-                    medoids[place] = own[costs.argmin()]
+        for cluster in range(clusters):
+            rows = np.flatnonzero(nearest == cluster)
+            if rows.size:
+                costs = distances[np.ix_(rows, rows)].sum(1)
+                if costs.min() < distances[medoids[cluster], rows].sum():
+                    medoids[cluster] = rows[costs.argmin()]
         if (medoids == before).all():
             return medoids, iteration
     return medoids, most
@@ -115,11 +137,13 @@ def distinct(rows: Rows, enough: int) -> int:
     return len(seen)
 
 
-def _around(centres: Rows, rows: Rows, unconverged: int, keep_zeros: bool = False) -> Fitted:
+def _around(centres: Rows, rows: Rows, unconverged: int, keep_zeros: bool = False) -> FittedBaseline:
     lengths = np.linalg.norm(centres, axis=1)
     kept = (lengths > VANISHED * np.linalg.norm(rows, axis=1).max()) | keep_zeros
     if not kept.any():
-        raise Refusal(f"all {len(centres)} cluster centres are zero, as opposite rows cancel; accepted: more features")
+        raise UserError(
+            f"all {len(centres)} cluster centres are zero, as opposite rows cancel; accepted: more features"
+        )
     directions = torch.from_numpy(centres[kept] / np.maximum(lengths[kept, None], 1e-30)).float()[None]
     rule = Nearest(torch.from_numpy(lengths[kept]).float()[None])
-    return Fitted(directions, rule, torch.zeros(rows.shape[1]), len(rows), unconverged)
+    return FittedBaseline(directions, rule, torch.zeros(rows.shape[1]), len(rows), unconverged)

@@ -1,12 +1,11 @@
-"""Ways for heads to look: each scores tokens and mixes their values; listing one here is all it takes to use it."""
+"""The registry of attention: each kind scores tokens and mixes their values. A new one is one line here."""
 
 from typing import TYPE_CHECKING
 
 from unbraid.config import tagged
-from unbraid.models.attention.attention import Attention, Heads, Mixed, Sight
+from unbraid.models.attention.attention import Attention, AttentionMask, HeadInputs, HeadOutputs, Softmax
 from unbraid.models.attention.hopfield import Hopfield
 from unbraid.models.attention.routed import Routed
-from unbraid.models.attention.softmax import Softmax
 
 ATTENTIONS: dict[str, type[Attention]] = {
     "softmax": Softmax,
@@ -19,4 +18,14 @@ if TYPE_CHECKING:
 else:
     AnyAttention = tagged(ATTENTIONS)
 
-__all__ = ["ATTENTIONS", "AnyAttention", "Attention", "Heads", "Hopfield", "Mixed", "Routed", "Sight", "Softmax"]
+__all__ = [
+    "ATTENTIONS",
+    "AnyAttention",
+    "Attention",
+    "AttentionMask",
+    "HeadInputs",
+    "HeadOutputs",
+    "Hopfield",
+    "Routed",
+    "Softmax",
+]

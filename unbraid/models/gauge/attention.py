@@ -17,37 +17,36 @@ import torch
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from unbraid.axes import Bool, Float, Tensor
-from unbraid.models.gauge.beliefs import Beliefs
-from unbraid.models.gauge.lifts import products, weights
+from unbraid.models.gauge.beliefs import Beliefs, pair_weights, products
 
 BLOCK = 128
 """So many queries are taken together where an array of all pairs is made."""
 
 
 @dataclass(frozen=True)
-class Looking:
-    """Who may see whom: `added` to scores (-inf: not at all), or None for everything up to oneself."""
+class GaugeMask:
+    """Which keys a query may attend to: `additive` to scores (-inf: masked), or None for plain causal attention."""
 
-    added: Float[Tensor, "#b #h t s"] | None
+    additive: Float[Tensor, "#b #h t s"] | None
     allowed: Bool[Tensor, "#b 1 #t s"]
-    back: bool = False
-    """Whether nobody sees what comes later, so that early queries have no use for late keys."""
+    causal: bool = False
+    """Whether later keys are always masked, so that early queries have no use for late keys."""
 
-    def of_heads(self, first: int, heads: int) -> "Looking":
-        """For so many heads from this one on; where all heads are alike, the same."""
-        if self.added is None or self.added.shape[1] == 1:
+    def for_heads(self, first: int, heads: int) -> "GaugeMask":
+        """The mask of so many heads from this one on; where all heads are alike, the same."""
+        if self.additive is None or self.additive.shape[1] == 1:
             return self
-        return replace(self, added=self.added[:, first : first + heads])
+        return replace(self, additive=self.additive[:, first : first + heads])
 
     def blocks(self) -> list[tuple[int, int]]:
         """First and last of queries that are taken together, each with the keys up to its last."""
         length = self.allowed.shape[-1]
-        most = BLOCK if self.back else length
+        most = BLOCK if self.causal else length
         return [(start, min(start + most, length)) for start in range(0, length, most)]
 
 
 @dataclass(frozen=True)
-class Read:
+class HeadRead:
     """What heads read, in the common frame."""
 
     mean: Float[Tensor, "m b t h e"]
@@ -63,12 +62,12 @@ def queries(beliefs: Beliefs) -> Float[Tensor, "m b t h l"]:
 
 def keys(beliefs: Beliefs) -> Float[Tensor, "m b t h l"]:
     """What each token answers: (-½ P, P m, -½ (mᵀPm + log|S|)); entries off the diagonal count twice."""
-    twice = weights(beliefs.width, beliefs.mean.dtype)
+    twice = pair_weights(beliefs.width, beliefs.mean.dtype)
     level = (beliefs.mean * beliefs.weighted).sum(-1) + beliefs.logdet
     return torch.cat([-0.5 * twice * beliefs.precision, beliefs.weighted, -0.5 * level[..., None]], -1)
 
 
-def own(beliefs: Beliefs) -> Float[Tensor, "m b t h"]:
+def query_term(beliefs: Beliefs) -> Float[Tensor, "m b t h"]:
     """What of KL_ij depends on i alone."""
     return -0.5 * (beliefs.width + beliefs.logdet)
 
@@ -76,58 +75,56 @@ def own(beliefs: Beliefs) -> Float[Tensor, "m b t h"]:
 def divergences(beliefs: Beliefs) -> Float[Tensor, "m b h t s"]:
     """KL of every pair of tokens."""
     inner = torch.einsum("mbthl,mbshl->mbhts", queries(beliefs), keys(beliefs))
-    return own(beliefs).transpose(2, 3)[..., None] - inner
+    return query_term(beliefs).transpose(2, 3)[..., None] - inner
 
 
-def together(family: Sequence[Beliefs]) -> tuple[Float[Tensor, "m b t l"], Float[Tensor, "m b t l"]]:
+def stacked_queries_keys(family: Sequence[Beliefs]) -> tuple[Float[Tensor, "m b t l"], Float[Tensor, "m b t l"]]:
     """Queries and keys of all heads of all degrees as one, whose inner product is minus the sum of all their KL."""
-    asked, key = (torch.cat([part(one).flatten(3) for one in family], -1) for part in (queries, keys))
+    asked, key = (torch.cat([lift(belief).flatten(3) for belief in family], -1) for lift in (queries, keys))
     return asked, key
 
 
 def attend(
     beliefs: Beliefs,
     kappa: Float[Tensor, "m h"],
-    looking: Looking,
+    mask: GaugeMask,
     covariance: bool = True,
     expected: bool = False,
-) -> Read:
+) -> HeadRead:
     """What each head reads; covariances and the mean KL only where they are wanted."""
     asked, key = queries(beliefs), keys(beliefs)
     values = [beliefs.mean, *([beliefs.second] if covariance else []), *([key] if expected else [])]
-    mixed = _mix(asked / kappa[:, None, None, :, None], key, torch.cat(values, -1), looking)
+    mixed = _mix(asked / kappa[:, None, None, :, None], key, torch.cat(values, -1), mask)
     mean, *rest = mixed.split([value.shape[-1] for value in values], -1)
     mixture = rest.pop(0) - products(mean) if covariance else None
-    return Read(mean, mixture, own(beliefs) - (asked * rest[0]).sum(-1) if expected else None)
+    return HeadRead(mean, mixture, query_term(beliefs) - (asked * rest[0]).sum(-1) if expected else None)
 
 
-def patterns(beliefs: Beliefs, kappa: Float[Tensor, "m h"], looking: Looking) -> Float[Tensor, "m b h t s"]:
-    """How each head looks, where somebody wants to see it."""
-    return pattern(divergences(beliefs), kappa, looking)
+def patterns(beliefs: Beliefs, kappa: Float[Tensor, "m h"], mask: GaugeMask) -> Float[Tensor, "m b h t s"]:
+    """Attention weights of each head, where they are recorded."""
+    return pattern(divergences(beliefs), kappa, mask)
 
 
-def pattern(
-    kl: Float[Tensor, "m b h t s"], kappa: Float[Tensor, "m h"], looking: Looking
-) -> Float[Tensor, "m b h t s"]:
-    """softmax(-KL/κ) over what may be seen."""
+def pattern(kl: Float[Tensor, "m b h t s"], kappa: Float[Tensor, "m h"], mask: GaugeMask) -> Float[Tensor, "m b h t s"]:
+    """softmax(-KL/κ) over the keys that are not masked."""
     scores = -kl / kappa[:, None, :, None, None]
-    if looking.added is not None:
-        return (scores + looking.added.to(scores.dtype)).softmax(-1)
-    return scores.masked_fill(~looking.allowed, -torch.inf).softmax(-1)
+    if mask.additive is not None:
+        return (scores + mask.additive.to(scores.dtype)).softmax(-1)
+    return scores.masked_fill(~mask.allowed, -torch.inf).softmax(-1)
 
 
 def _mix(
     query: Float[Tensor, "m b t h l"],
     key: Float[Tensor, "m b t h l"],
     value: Float[Tensor, "m b t h v"],
-    looking: Looking,
+    mask: GaugeMask,
 ) -> Float[Tensor, "m b t h v"]:
-    """By torch, to whom members and sequences are one axis, and queries, keys and values are of one width."""
+    """By torch's kernel, with members and sequences as one axis, and queries, keys and values of one width."""
     widest = max(key.shape[-1], value.shape[-1])
-    q, k, v = (pad(part, (0, widest - part.shape[-1])).transpose(2, 3).flatten(0, 1) for part in (query, key, value))
-    if looking.added is None:
+    q, k, v = (pad(x, (0, widest - x.shape[-1])).transpose(2, 3).flatten(0, 1) for x in (query, key, value))
+    if mask.additive is None:
         mixed = scaled_dot_product_attention(q, k, v, is_causal=True, scale=1.0)
     else:
-        added = looking.added if len(looking.added) == 1 else looking.added.repeat(len(query), 1, 1, 1)
-        mixed = scaled_dot_product_attention(q, k, v, attn_mask=added.to(q.dtype), scale=1.0)
+        additive = mask.additive if len(mask.additive) == 1 else mask.additive.repeat(len(query), 1, 1, 1)
+        mixed = scaled_dot_product_attention(q, k, v, attn_mask=additive.to(q.dtype), scale=1.0)
     return mixed.unflatten(0, (len(query), -1)).transpose(2, 3)[..., : value.shape[-1]]

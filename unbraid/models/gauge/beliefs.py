@@ -4,17 +4,25 @@
 
 Transport between tokens is R_i R_jᵀ, so that in the common frame there is none: what one token believes can be compared
 with what another does as it stands. With Σ diagonal in its own frame neither S nor P takes a decomposition.
+
+Symmetric matrices are kept folded, as lists of their upper entries, so that inner products of matrices are inner
+products of lists:
+
+    fold(A)_p = A_ab for the pairs p = (a ≤ b)        ⟨A, B⟩ = Σ_p weight_p fold(A)_p fold(B)_p
+
+The weight is 1 on the diagonal and 2 off it, since such an entry stands twice in the whole matrix. Entries are picked
+by products with constant matrices: their backward pass is faster than that of indexing.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import torch
+from torch.nn.functional import one_hot
 
-from unbraid.axes import Float, Tensor
+from unbraid.axes import Float, Int, Tensor
 from unbraid.models.gauge.frames import into
-from unbraid.models.gauge.lifts import fold, products, unfold
 
 FLOOR = 1e-6
 """Added, relative to its mean, to the diagonal of a covariance that rounding made indefinite; ten times more a try."""
@@ -39,7 +47,7 @@ class Inverse:
 
 @dataclass(frozen=True)
 class Beliefs:
-    """Of every token and head, in the common frame; matrices are folded (see `lifts`)."""
+    """Of every token and head, in the common frame; matrices are folded."""
 
     mean: Float[Tensor, "m b t h e"]
     covariance: Float[Tensor, "m b t h p"]
@@ -145,3 +153,52 @@ class _Inversion(torch.autograd.Function):
         (inverse,) = ctx.saved_tensors
         of_inverse, of_logdet = gradients
         return of_logdet[..., None, None] * inverse - inverse @ of_inverse @ inverse
+
+
+def _upper(width: int) -> tuple[Int[Tensor, "p"], Int[Tensor, "p"]]:
+    rows, columns = torch.triu_indices(width, width).unbind(0)
+    return rows, columns
+
+
+@lru_cache(maxsize=64)
+def pair_weights(width: int, dtype: torch.dtype) -> Float[Tensor, "p"]:
+    """How often each upper entry stands in the whole matrix."""
+    rows, columns = _upper(width)
+    return torch.where(rows == columns, 1.0, 2.0).to(dtype)
+
+
+@lru_cache(maxsize=64)
+def _picked(width: int, dtype: torch.dtype) -> tuple[Float[Tensor, "e p"], Float[Tensor, "e p"]]:
+    """Which number stands in the row of each upper entry, and which in its column."""
+    rows, columns = (one_hot(part, width).T.to(dtype) for part in _upper(width))
+    return rows, columns
+
+
+@lru_cache(maxsize=64)
+def _spread(width: int, dtype: torch.dtype) -> Float[Tensor, "p n"]:
+    """Where in the whole matrix, row by row, each upper entry stands."""
+    rows, columns = _upper(width)
+    whole = one_hot(width * rows + columns, width**2) + one_hot(width * columns + rows, width**2)
+    return whole.clamp_max(1).to(dtype)
+
+
+def products(x: Float[Tensor, "*axes e"]) -> Float[Tensor, "*axes p"]:
+    """x xᵀ, folded."""
+    if x.shape[-1] == 1:
+        return x.square()
+    rows, columns = _picked(x.shape[-1], x.dtype)
+    return (x @ rows) * (x @ columns)
+
+
+def fold(matrix: Float[Tensor, "*axes e e"]) -> Float[Tensor, "*axes p"]:
+    """Of a symmetric matrix; of one that is not quite, the mean of both halves."""
+    width = matrix.shape[-1]
+    if width == 1:
+        return matrix[..., 0]
+    return matrix.flatten(-2) @ (_spread(width, matrix.dtype) / pair_weights(width, matrix.dtype)[:, None]).T
+
+
+def unfold(folded: Float[Tensor, "*axes p"], width: int) -> Float[Tensor, "*axes e e"]:
+    if width == 1:
+        return folded[..., None]
+    return (folded @ _spread(width, folded.dtype)).unflatten(-1, (width, width))

@@ -9,27 +9,32 @@ w_ij is β_ij with what β itself changes; the published code adds where this su
 gradient of S, and steps ½ in place of 2. The step of m is shortened to `trust` in the length that S gives, that of S
 to `covariance_trust`; the second-order step of S leaves it definite whatever its size. A frame that is free turns by
 t_a = -⟨∂m, G_a m⟩ - 2⟨∂S, G_a S⟩, the gradient of the λ part alone, and takes belief and prior along.
+
+The w of a row, with u = KL/κ and a = Σ_j β_j u_j, and its gradient by hand, because each array of pairs of tokens that
+autograd keeps costs more than the arithmetic (upper signs are right, lower ones published):
+
+    w_j = β_j c_j,   β = softmax(-u),   c_j = 1 ∓ (u_j - a)
+    ∂/∂u_j = β_j (g_j (∓1 - c_j) + Σ_k g_k w_k ± (1 - u_j + a) Σ_k g_k β_k)        of Σ g w
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
-from unbraid.axes import Float, Tensor
-from unbraid.models.gauge.attention import Looking, together
-from unbraid.models.gauge.beliefs import Beliefs, times
+from unbraid.axes import Bool, Float, Tensor
+from unbraid.models.gauge.attention import GaugeMask, stacked_queries_keys
+from unbraid.models.gauge.beliefs import Beliefs, fold, times, unfold
+from unbraid.models.gauge.config import FreeEnergy
 from unbraid.models.gauge.frames import Turns, compose, generators, turns
-from unbraid.models.gauge.lifts import fold, unfold
-from unbraid.models.gauge.settings import FreeEnergy
-from unbraid.models.gauge.shares import heard_shares
 
 TINY = 1e-12
 NATURAL = {"corrected": 2.0, "published": 0.5}
 
 
 @dataclass(frozen=True)
-class Slope:
+class Gradient:
     """Of one degree's beliefs: the gradient in means, and in covariances (of the matrix, folded)."""
 
     mean: Float[Tensor, "m b t h e"]
@@ -37,7 +42,7 @@ class Slope:
 
 
 @dataclass(frozen=True)
-class Held:
+class TokenState:
     """What the tokens of a batch hold: beliefs by degree, the priors they started from, and frames."""
 
     beliefs: Sequence[Beliefs]
@@ -47,92 +52,102 @@ class Held:
     """What the frames do to each degree."""
 
 
-def settle(
-    held: Held,
+def descend_free_energy(
+    state: TokenState,
     settings: FreeEnergy,
     step: Float[Tensor, "m"],
     kappa: float,
-    looking: Looking,
+    mask: GaugeMask,
     used: bool = True,
-) -> Held:
+) -> TokenState:
     """So many steps down; the last covariances are left as they were where nobody uses them."""
     for left in reversed(range(settings.iterations)):
-        held = _descend(held, settings, step, kappa, looking, used or left > 0)
-    return held
+        state = _descend(state, settings, step, kappa, mask, used or left > 0)
+    return state
 
 
-def slopes(held: Held, settings: FreeEnergy, kappa: float, looking: Looking) -> tuple[list[Slope], list[Slope]]:
+def gradients(
+    state: TokenState, settings: FreeEnergy, kappa: float, mask: GaugeMask
+) -> tuple[list[Gradient], list[Gradient]]:
     """Of each degree: the gradient of what neighbours say (λ part), and of the prior (α part)."""
-    heard = plain = _heard(held.beliefs, kappa, looking, -1.0 if settings.sign == "corrected" else 1.0)
+    heard = plain = _weighted_precisions(state.beliefs, kappa, mask, -1.0 if settings.sign == "corrected" else 1.0)
     if settings.sign == "published":
-        plain = _heard(held.beliefs, kappa, looking, 0.0)
-    told = [
-        _told(one, by_mean, by_spread, settings.alignment)
-        for one, by_mean, by_spread in zip(held.beliefs, heard, plain, strict=True)
+        plain = _weighted_precisions(state.beliefs, kappa, mask, 0.0)
+    of_alignment = [
+        _alignment_gradient(belief, by_mean, by_spread, settings.alignment)
+        for belief, by_mean, by_spread in zip(state.beliefs, heard, plain, strict=True)
     ]
-    drawn = [_drawn(one, prior, settings) for one, prior in zip(held.beliefs, held.priors, strict=True)]
-    return told, drawn
+    of_prior = [
+        _prior_gradient(belief, prior, settings) for belief, prior in zip(state.beliefs, state.priors, strict=True)
+    ]
+    return of_alignment, of_prior
 
 
-def _heard(beliefs: Sequence[Beliefs], kappa: float, looking: Looking, sign: float) -> list[Tensor]:
+def _weighted_precisions(beliefs: Sequence[Beliefs], kappa: float, mask: GaugeMask, sign: float) -> list[Tensor]:
     """Σ_j w_ij (P_j, P_j m_j) of each degree, all in one product, a block of queries at a time.
 
     What of KL_ij depends on i alone is left out: w_i does not change with it.
     """
-    said = [torch.cat([one.precision, one.weighted], -1) for one in beliefs]
+    said = [torch.cat([belief.precision, belief.weighted], -1) for belief in beliefs]
     values = torch.cat([part.flatten(3) for part in said], -1)
-    asked, key = together(beliefs)
+    asked, key = stacked_queries_keys(beliefs)
     key = key / -kappa
     blocks: list[Tensor] = []
-    for start, stop in looking.blocks():
+    for start, stop in mask.blocks():
         scores = asked[:, :, start:stop] @ key[:, :, :stop].mT
-        share = heard_shares(scores, looking.allowed[:, 0, start:stop, :stop], sign)
+        share = alignment_weights(scores, mask.allowed[:, 0, start:stop, :stop], sign)
         blocks.append(share @ values[:, :, :stop])
     parts = torch.cat(blocks, 2).split([part[0, 0, 0].numel() for part in said], -1)
     return [part.unflatten(-1, like.shape[3:]) for part, like in zip(parts, said, strict=True)]
 
 
-def _told(one: Beliefs, heard: Float[Tensor, "m b t h n"], plain: Float[Tensor, "m b t h n"], weight: float) -> Slope:
+def _alignment_gradient(
+    belief: Beliefs, heard: Float[Tensor, "m b t h n"], plain: Float[Tensor, "m b t h n"], weight: float
+) -> Gradient:
     """λ Σ_j w_ij P_j (m_i - m_j), and ½ λ (Σ_j w_ij P_j - P_i)."""
-    pairs = one.precision.shape[-1]
-    precision, weighted = heard.split([pairs, one.width], -1)
-    mean = times(unfold(precision, one.width), one.mean) - weighted
-    return Slope(weight * mean, 0.5 * weight * (plain[..., :pairs] - one.precision))
+    pairs = belief.precision.shape[-1]
+    precision, weighted = heard.split([pairs, belief.width], -1)
+    mean = times(unfold(precision, belief.width), belief.mean) - weighted
+    return Gradient(weight * mean, 0.5 * weight * (plain[..., :pairs] - belief.precision))
 
 
-def _drawn(one: Beliefs, prior: Beliefs, settings: FreeEnergy) -> Slope:
+def _prior_gradient(belief: Beliefs, prior: Beliefs, settings: FreeEnergy) -> Gradient:
     """α P_p (m - m_p), and ½ α (P_p - P)."""
-    precision = one.precision if settings.prior_covariance == "current" else prior.precision
-    mean = times(unfold(precision, one.width), one.mean - prior.mean)
-    return Slope(settings.prior * mean, 0.5 * settings.prior * (precision - one.precision))
+    precision = belief.precision if settings.prior_covariance == "current" else prior.precision
+    mean = times(unfold(precision, belief.width), belief.mean - prior.mean)
+    return Gradient(settings.prior * mean, 0.5 * settings.prior * (precision - belief.precision))
 
 
 def _descend(
-    held: Held, settings: FreeEnergy, step: Float[Tensor, "m"], kappa: float, looking: Looking, used: bool
-) -> Held:
-    told, drawn = slopes(held, settings, kappa, looking)
-    whole = [Slope(a.mean + b.mean, a.covariance + b.covariance) for a, b in zip(told, drawn, strict=True)]
-    moves = [times(unfold(one.covariance, one.width), s.mean) for one, s in zip(held.beliefs, whole, strict=True)]
-    lengths = [(move * slope.mean).sum((-2, -1)) for move, slope in zip(moves, whole, strict=True)]
+    state: TokenState, settings: FreeEnergy, step: Float[Tensor, "m"], kappa: float, mask: GaugeMask, used: bool
+) -> TokenState:
+    of_alignment, of_prior = gradients(state, settings, kappa, mask)
+    whole = [
+        Gradient(a.mean + b.mean, a.covariance + b.covariance) for a, b in zip(of_alignment, of_prior, strict=True)
+    ]
+    moves = [
+        times(unfold(belief.covariance, belief.width), s.mean) for belief, s in zip(state.beliefs, whole, strict=True)
+    ]
+    lengths = [(move * gradient.mean).sum((-2, -1)) for move, gradient in zip(moves, whole, strict=True)]
     rate = step[:, None, None]
     short = (rate * _within(settings.trust, rate.square() * torch.stack(lengths).sum(0)))[..., None, None]
     beliefs: list[Beliefs] = []
-    for one, move, slope in zip(held.beliefs, moves, whole, strict=True):
-        mean = one.mean - short * move
+    for belief, move, gradient in zip(state.beliefs, moves, whole, strict=True):
+        mean = belief.mean - short * move
         evolves = used and settings.covariance_rate > 0
-        beliefs.append(Beliefs(mean, _moved(one, slope, settings, rate)) if evolves else one.with_mean(mean))
+        beliefs.append(Beliefs(mean, _moved(belief, gradient, settings, rate)) if evolves else belief.with_mean(mean))
     if not settings.frame_step:
-        return replace(held, beliefs=beliefs)
-    return _turned(replace(held, beliefs=beliefs), held.beliefs, told, settings.frame_step)
+        return replace(state, beliefs=beliefs)
+    return _turned(replace(state, beliefs=beliefs), state.beliefs, of_alignment, settings.frame_step)
 
 
 def _moved(
-    one: Beliefs, slope: Slope, settings: FreeEnergy, rate: Float[Tensor, "m 1 1"]
+    belief: Beliefs, gradient: Gradient, settings: FreeEnergy, rate: Float[Tensor, "m 1 1"]
 ) -> Float[Tensor, "m b t h p"]:
     """The covariance after its step, folded."""
-    covariance, gradient = unfold(one.covariance, one.width), unfold(slope.covariance, one.width)
+    covariance, by_covariance = unfold(belief.covariance, belief.width), unfold(gradient.covariance, belief.width)
     full = NATURAL[settings.sign] * settings.covariance_rate * rate[..., None, None, None]
-    whole = full * covariance @ gradient  # x S⁻¹
+    whole = full * covariance @ by_covariance  # x S⁻¹
     length = (whole * whole.mT).sum((-2, -1)).clamp_min(0)  # ‖S^-½ x S^-½‖²
     whole = _within(settings.covariance_trust, length)[..., None, None] * whole
     return fold(covariance - whole @ covariance + 0.5 * whole @ whole @ covariance)
@@ -143,24 +158,53 @@ def _within(most: float, square: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes
     return (most / (square + TINY).sqrt()).clamp_max(1)
 
 
-def _turned(held: Held, before: Sequence[Beliefs], told: Sequence[Slope], rate: float) -> Held:
+def _turned(state: TokenState, before: Sequence[Beliefs], of_alignment: Sequence[Gradient], rate: float) -> TokenState:
     """Turn frames down the gradient, and with them all that is written in them."""
-    turning = torch.stack([_turning(one, slope) for one, slope in zip(before, told, strict=True)]).sum(0)
+    turning = torch.stack(
+        [_turning(belief, gradient) for belief, gradient in zip(before, of_alignment, strict=True)]
+    ).sum(0)
     angle = rate * turning
-    found = turns(angle, {one.degree for one in before})
+    rotations = turns(angle, {belief.degree for belief in before})
 
-    def along(one: Beliefs) -> Beliefs:
-        turn = found[one.degree]
-        covariance = turn[:, :, :, None] @ unfold(one.covariance, one.width) @ turn.mT[:, :, :, None]
-        return Beliefs(one.mean @ turn.mT, fold(covariance))
+    def along(belief: Beliefs) -> Beliefs:
+        turn = rotations[belief.degree]
+        covariance = turn[:, :, :, None] @ unfold(belief.covariance, belief.width) @ turn.mT[:, :, :, None]
+        return Beliefs(belief.mean @ turn.mT, fold(covariance))
 
-    beliefs, priors = ([along(one) for one in given] for given in (held.beliefs, held.priors))
-    turned = {degree: turn @ found[degree].mT for degree, turn in held.turned.items()}
-    return Held(beliefs, priors, compose(held.frames, -angle), turned)
+    beliefs, priors = ([along(belief) for belief in given] for given in (state.beliefs, state.priors))
+    turned = {degree: turn @ rotations[degree].mT for degree, turn in state.turned.items()}
+    return TokenState(beliefs, priors, compose(state.frames, -angle), turned)
 
 
-def _turning(one: Beliefs, slope: Slope) -> Float[Tensor, "m b t 3"]:
-    matrices = generators(one.degree).to(one.mean.dtype)
-    means = torch.einsum("mbthi,aij,mbthj->mbta", slope.mean, matrices, one.mean)
-    covariance, gradient = unfold(one.covariance, one.width), unfold(slope.covariance, one.width)
-    return -means - 2 * torch.einsum("mbthik,aij,mbthjk->mbta", gradient, matrices, covariance)
+def _turning(belief: Beliefs, gradient: Gradient) -> Float[Tensor, "m b t 3"]:
+    matrices = generators(belief.degree).to(belief.mean.dtype)
+    means = torch.einsum("mbthi,aij,mbthj->mbta", gradient.mean, matrices, belief.mean)
+    covariance, by_covariance = unfold(belief.covariance, belief.width), unfold(gradient.covariance, belief.width)
+    return -means - 2 * torch.einsum("mbthik,aij,mbthjk->mbta", by_covariance, matrices, covariance)
+
+
+def alignment_weights(
+    u: Float[Tensor, "m b t s"], allowed: Bool[Tensor, "#b #t s"], sign: float
+) -> Float[Tensor, "m b t s"]:
+    """The w of each pair; `sign` is -1, or as published 1."""
+    return _AlignmentWeights.apply(u, allowed, sign)
+
+
+class _AlignmentWeights(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, u: Tensor, allowed: Tensor, sign: float) -> Tensor:
+        beta = torch.neg(u).masked_fill_(~allowed, -torch.inf).softmax(-1)
+        apart = u - (beta * u).sum(-1, keepdim=True)
+        ctx.save_for_backward(beta, apart)
+        ctx.sign = sign
+        return torch.mul(apart, sign).add_(1).mul_(beta)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        beta, apart = ctx.saved_tensors
+        sign, (given,) = ctx.sign, gradients
+        seen = given * beta
+        plain = seen.sum(-1, keepdim=True)
+        weighed = plain + sign * (seen * apart).sum(-1, keepdim=True)
+        turned = (apart * (sign * plain)).add_(weighed - sign * plain).mul_(beta)
+        return turned.add_(seen.mul_(torch.mul(apart, -sign).add_(sign - 1))), None, None

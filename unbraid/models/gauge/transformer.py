@@ -1,4 +1,4 @@
-"""m gauge transformers of one shape as one set of stacked tensors; the same face as `Models`.
+"""m gauge transformers of one configuration as one set of stacked tensors: an architecture of `Models`.
 
     q_i = N(μ, Σ) of the token, in its frame φ_i = φ(token) ∘ φ(position)        →  the common frame
     beliefs ← heads read, free energy falls                                      for each layer
@@ -6,32 +6,42 @@
 
 One path serves training, validation and generation. Costs of the model itself: `alignment`, λ_β times the mean over
 sequences, layers and heads of Σ_ij β_ij KL_ij; `prior`, α times the mean over tokens of KL(q_i ‖ p_i), to which
-covariances are given.
+covariances are given. The weights by name:
+
+    embed.mean, embed.spread  m v d (log variances)     embed.frame  m v 3        answer.weight  m c d
+    embed.base_mean, embed.base_spread  m d             where priors are gauge-fixed, in place of the first two
+    positions.frame  m t 3      positions.mean  m t d
+    blocks.0.attn.kappa  m h (logarithms, if learned)   blocks.0.free.step  m 1 (logarithm)
+
+`init = "published"`: one line of the published code gave every table, and the output, a deviation of .02, whatever
+was configured; what is neither (gauge-fixed means, frames of positions) kept its own.
 """
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from unbraid.axes import Float, Int, Tensor
-from unbraid.errors import NotFinite, Refusal
-from unbraid.models.attention import Sight
+from unbraid.errors import NotFinite, UserError
+from unbraid.models.attention import AttentionMask
 from unbraid.models.attention.attention import Named
-from unbraid.models.gauge.attention import Looking
-from unbraid.models.gauge.beliefs import Beliefs, Indefinite
+from unbraid.models.gauge.attention import GaugeMask
+from unbraid.models.gauge.beliefs import Beliefs, Indefinite, pair_weights, products
+from unbraid.models.gauge.config import Family, Gauge
 from unbraid.models.gauge.frames import compose, into, turns
-from unbraid.models.gauge.free_energy import Held
-from unbraid.models.gauge.irreps import Family
-from unbraid.models.gauge.layer import Passing, kappas, own_means, pass_layer
-from unbraid.models.gauge.lifts import products, weights
-from unbraid.models.gauge.settings import Gauge
-from unbraid.models.layers import look_up
-from unbraid.models.models import Models, Passed
-from unbraid.models.recording import Recorder, recorder
+from unbraid.models.gauge.free_energy import TokenState
+from unbraid.models.gauge.layer import ForwardContext, forward_layer, kappas, own_frame_means
+from unbraid.models.layers import InitialWeights, embed_tokens, init_uniform
+from unbraid.models.models import ForwardOutput, Models, Recorder
+from unbraid.randomness import stream
 
 NARROWEST, WIDEST = -9.0, 9.0
 """Log variances beyond these are taken as these."""
+PUBLISHED_DEVIATION = 0.02
+POSITION_DEVIATION = 0.1
+"""Standard deviation of frames and means of positions before training."""
 
 
 @dataclass(frozen=True)
@@ -44,22 +54,23 @@ class GaugeModels(Models):
         self,
         tokens: Int[Tensor, "b t"],
         record: Collection[str] = (),
-        silence: Iterable[tuple[int, int]] = (),
+        ablate_heads: Iterable[tuple[int, int]] = (),
         step: int | None = None,
-    ) -> Passed:
-        sight = self.sight(tokens, self.settings.nearness)
-        kept = recorder(self.settings, frozenset(record))
-        passing = Passing(self.settings, self.weights, self._looking(sight), kept, self.audible(silence))
+    ) -> ForwardOutput:
+        attention_mask = self.attention_mask(tokens, self.settings.alibi)
+        recorder, head_masks = Recorder.of(self.settings, record), self.head_mask(ablate_heads)
+        mask = self._gauge_mask(attention_mask)
+        context = ForwardContext(self.settings, self.weights, mask, recorder, head_masks)
         try:
-            held = self._embed(tokens, kept)
+            state = self._embed(tokens, recorder)
             for layer in range(self.settings.layers):
-                held = pass_layer(layer, held, passing)
+                state = forward_layer(layer, state, context)
         except Indefinite as problem:
             if step is None:
-                raise Refusal(f"a covariance of beliefs of member {problem.member} is no longer definite") from None
+                raise UserError(f"a covariance of beliefs of member {problem.member} is no longer definite") from None
             raise NotFinite(step, "covariance of beliefs", problem.member) from None
-        costs = self._costs(held, passing, sight)
-        return Passed(own_means(held), sight, kept.kept, costs)
+        costs = self._costs(state, context, attention_mask)
+        return ForwardOutput(own_frame_means(state), attention_mask, recorder.kept, costs)
 
     def kappas(self, layer: int) -> list[Float[Tensor, "m h"]]:
         """The temperatures of a layer's heads, degree by degree."""
@@ -69,9 +80,10 @@ class GaugeModels(Models):
     def words(self) -> int:
         return self.weights["embed.frame"].shape[1]
 
-    def _embed(self, tokens: Int[Tensor, "b t"], kept: Recorder) -> Held:
-        """What tokens believe before they look: in their own frames, and then in that of all."""
-        frames, degrees = look_up(self.weights["embed.frame"], tokens), {one.degree for one in self.settings.families}
+    def _embed(self, tokens: Int[Tensor, "b t"], recorder: Recorder) -> TokenState:
+        """Beliefs of tokens before the first layer: in their own frames, and then in the common one."""
+        frames = embed_tokens(self.weights["embed.frame"], tokens)
+        degrees = {family.degree for family in self.settings.families}
         place = self.weights.get("positions.frame")
         if place is not None:
             place = place[:, None, : tokens.shape[1]]
@@ -85,17 +97,17 @@ class GaugeModels(Models):
             self._believed(family, mean, spread, turned[family.degree], placed[family.degree])
             for family in self.settings.families
         ]
-        held = Held(beliefs, beliefs, frames, turned)
-        if "embed.hook_mean" in kept.asked:
-            kept.keep("embed.hook_mean", own_means(held))
-        kept.keep("embed.hook_variance", spread.exp())
-        kept.keep("embed.hook_frame", frames)
-        return held
+        state = TokenState(beliefs, beliefs, frames, turned)
+        if "embed.hook_mean" in recorder.asked:
+            recorder.keep("embed.hook_mean", own_frame_means(state))
+        recorder.keep("embed.hook_variance", spread.exp())
+        recorder.keep("embed.hook_frame", frames)
+        return state
 
     def _tokens(self, tokens: Int[Tensor, "b t"]) -> tuple[Float[Tensor, "m b t d"], Float[Tensor, "m b t d"]]:
         """Means and log variances: of the token, or where priors are gauge-fixed one for all."""
         if self.settings.priors == "free":
-            mean, spread = (look_up(self.weights[f"embed.{part}"], tokens) for part in ("mean", "spread"))
+            mean, spread = (embed_tokens(self.weights[f"embed.{part}"], tokens) for part in ("mean", "spread"))
         else:
             shape = (-1, *tokens.shape, -1)
             mean, spread = (
@@ -121,39 +133,74 @@ class GaugeModels(Models):
             place = place[:, None, : mean.shape[2], family.columns].unflatten(-1, (family.heads, -1))
         if self.settings.priors == "free":
             return Beliefs.turned(own if place is None else own + place, logs.exp(), turn)
-        one = Beliefs.turned(own, logs.exp(), placed)
-        return one if place is None else one.with_mean(one.mean + into(turn, place))
+        belief = Beliefs.turned(own, logs.exp(), placed)
+        return belief if place is None else belief.with_mean(belief.mean + into(turn, place))
 
-    def _looking(self, sight: Sight) -> Looking:
-        """As the seed masks: who looks only back sees himself too, unless that is forbidden and there is another."""
-        allowed = sight.allowed()
+    def _gauge_mask(self, attention_mask: AttentionMask) -> GaugeMask:
+        """As published: a token attends to itself too, unless that is masked and there is another key."""
+        allowed = attention_mask.allowed()
         if not self.settings.self_attention:
-            others = ~torch.eye(sight.mask.shape[1], dtype=torch.bool)
+            others = ~torch.eye(attention_mask.token_mask.shape[1], dtype=torch.bool)
             allowed = allowed & others
             allowed = allowed | (~allowed.any(-1, keepdim=True) & ~others)
-        if sight.causal and sight.nearness is None and self.settings.self_attention:
-            return Looking(None, allowed, back=True)
-        near = torch.zeros(()) if sight.nearness is None else sight.nearness
-        return Looking(torch.where(allowed, near, -torch.inf), allowed, back=sight.causal)
+        if attention_mask.causal and attention_mask.alibi is None and self.settings.self_attention:
+            return GaugeMask(None, allowed, causal=True)
+        bias = torch.zeros(()) if attention_mask.alibi is None else attention_mask.alibi
+        return GaugeMask(torch.where(allowed, bias, -torch.inf), allowed, causal=attention_mask.causal)
 
-    def _costs(self, held: Held, passing: Passing, sight: Sight) -> Named:
+    def _costs(self, state: TokenState, context: ForwardContext, attention_mask: AttentionMask) -> Named:
         costs: Named = {}
         if self.settings.alignment > 0:
-            real = sight.mask[..., None].to(held.frames.dtype)
-            summed = torch.stack([(one * real).sum((2, 3)).mean(1) for one in passing.expected]).sum(0)
-            heads = self.settings.layers * self.settings.heads_a_layer
+            real = attention_mask.token_mask[..., None].to(state.frames.dtype)
+            summed = torch.stack([(expected * real).sum((2, 3)).mean(1) for expected in context.expected]).sum(0)
+            heads = self.settings.layers * self.settings.heads_per_layer
             costs["alignment"] = self.settings.alignment / heads * summed
         if self.settings.prior > 0:
-            real = sight.mask.to(held.frames.dtype)
-            pairs = zip(held.beliefs, held.priors, strict=True)
-            divergence = torch.stack([from_prior(one, prior).sum(-1) for one, prior in pairs]).sum(0)
+            real = attention_mask.token_mask.to(state.frames.dtype)
+            pairs = zip(state.beliefs, state.priors, strict=True)
+            divergence = torch.stack([prior_divergence(belief, prior).sum(-1) for belief, prior in pairs]).sum(0)
             costs["prior"] = self.settings.prior * (divergence * real).sum((1, 2)) / real.sum()
         return costs
 
 
-def from_prior(one: Beliefs, prior: Beliefs) -> Float[Tensor, "m b t h"]:
+def prior_divergence(belief: Beliefs, prior: Beliefs) -> Float[Tensor, "m b t h"]:
     """KL(q ‖ p) of each head; covariances are given, and only means feel it."""
-    apart = one.mean - prior.mean
+    apart = belief.mean - prior.mean
     precision = prior.precision.detach()
-    far = (weights(one.width, apart.dtype) * precision * (one.covariance.detach() + products(apart))).sum(-1)
-    return 0.5 * (far - one.width + prior.logdet.detach() - one.logdet.detach())
+    far = (pair_weights(belief.width, apart.dtype) * precision * (belief.covariance.detach() + products(apart))).sum(-1)
+    return 0.5 * (far - belief.width + prior.logdet.detach() - belief.logdet.detach())
+
+
+def init_gauge(settings: Gauge, vocabulary: int, length: int, classes: int, seed: int) -> InitialWeights:
+    """All weights of one member before training."""
+    width, published = settings.width, settings.init == "published"
+
+    def drawn(name: str, deviation: float, *shape: int) -> np.ndarray:
+        return (deviation * stream(seed, "weights", name).standard_normal(shape)).astype(np.float32)
+
+    means_apart = PUBLISHED_DEVIATION if published else settings.mean_deviation
+    weights: InitialWeights = {}
+    if settings.priors == "gauge_fixed":
+        weights["embed.base_mean"] = drawn("embed.base_mean", settings.mean_deviation, width)
+        weights["embed.base_spread"] = np.zeros(width, np.float32)
+    else:
+        weights["embed.mean"] = drawn("embed.mean", means_apart, vocabulary, width)
+        weights["embed.spread"] = np.zeros((vocabulary, width), np.float32)
+    frames_apart = PUBLISHED_DEVIATION if published else settings.frame_deviation
+    weights["embed.frame"] = drawn("embed.frame", frames_apart, vocabulary, 3)
+    if settings.positions in ("frame", "both"):
+        weights["positions.frame"] = drawn("positions.frame", POSITION_DEVIATION, length, 3)
+    if settings.positions in ("mean", "both"):
+        positions_apart = PUBLISHED_DEVIATION if published else POSITION_DEVIATION
+        weights["positions.mean"] = drawn("positions.mean", positions_apart, length, width)
+    for layer in range(settings.layers):
+        if settings.temperature == "learned":
+            kappas = [settings.kappa_of(family.width) for family in settings.families for _ in range(family.heads)]
+            weights[f"blocks.{layer}.attn.kappa"] = np.log(kappas).astype(np.float32)
+        if settings.free_energy is not None:
+            weights[f"blocks.{layer}.free.step"] = np.log([settings.free_energy.step]).astype(np.float32)
+    if published:
+        weights["answer.weight"] = drawn("answer", PUBLISHED_DEVIATION, classes, width)
+    else:
+        weights["answer.weight"] = init_uniform(stream(seed, "weights", "answer"), width, classes, width)
+    return weights

@@ -1,13 +1,11 @@
-"""Which features fire together: the rules of firing a world of features can have, one file each."""
+"""Which features fire together: the rules of firing a superposition can have."""
 
 from typing import TYPE_CHECKING
 
 from unbraid.config import tagged
-from unbraid.worlds.firing.cells import Cells
+from unbraid.worlds.firing.base import Cells, Firing, Independent, Population, Sampler
 from unbraid.worlds.firing.correlated import Correlated
 from unbraid.worlds.firing.hierarchy import Hierarchy
-from unbraid.worlds.firing.independent import Independent
-from unbraid.worlds.firing.rule import Firing, Population, Sampler
 
 FIRING: dict[str, type[Firing]] = {
     "independent": Independent,

@@ -15,23 +15,40 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from unbraid.worlds.firing.cells import Cells, fire_independently, sample_order
-from unbraid.worlds.firing.rule import Firing, Population, Sampler
+from unbraid.worlds.firing.base import Cells, Firing, Population, Sampler, fire_independently, sample_order
 
 
 class Hierarchy(Firing):
+    """Planted features with parents: a child fires only in samples in which its parent fires.
+
+    Of n features, ⌊n / (children + 1)⌋ are parents. Features without a parent come first, then the children, parent by
+    parent; `Superposition.parents` lists them. Dictionaries on such a world may show absorption.
+
+    Examples
+    --------
+    >>> import unbraid as ub
+    >>> rule = ub.Hierarchy(children=2)
+    >>> world = ub.Superposition(dimensions=8, n_features=6, decay=0.9, active=2.0, firing=rule)
+    >>> world.parents.tolist()
+    [-1, -1, 0, 0, 1, 1]
+    """
+
     kind: Literal["hierarchy"] = "hierarchy"
+    """The rule's name in a configuration."""
     children: int = Field(default=4, ge=1)
+    """Number of children of each parent; more leave fewer features without a parent."""
     child_probability: float = Field(default=0.5, gt=0, le=1)
+    """Probability that a child fires when its parent does; at 1, all children fire whenever their parent does."""
     exclusive: bool = False
+    """Whether at most one child of a parent fires at a time: one of them does, with `child_probability`."""
 
     def check(self, population: Population) -> None:
-        if self.children >= population.features:
+        if self.children >= population.n_features:
             raise ValueError(
                 f"a parent with {self.children} children needs {self.children + 1} features and there are "
-                f"{population.features}; accepted: children below {population.features}"
+                f"{population.n_features}; accepted: children below {population.n_features}"
             )
-        population.refuse_certainty(self.sampler(population).probabilities()[0])
+        population.check_rate(self.sampler(population).probabilities()[0])
 
     def sampler(self, population: Population) -> "HierarchySampler":
         return HierarchySampler(population, self)
@@ -44,15 +61,15 @@ class HierarchySampler(Sampler):
 
     @property
     def families(self) -> int:
-        return self.population.features // (self.rule.children + 1)
+        return self.population.n_features // (self.rule.children + 1)
 
     @property
     def roots(self) -> int:
         """How many features have no parent; they come first."""
-        return self.population.features - self.families * self.rule.children
+        return self.population.n_features - self.families * self.rule.children
 
     def parents(self) -> np.ndarray:
-        ids = np.arange(self.population.features)
+        ids = np.arange(self.population.n_features)
         return np.where(ids < self.roots, -1, (ids - self.roots) // self.rule.children)
 
     def probabilities(self) -> np.ndarray:

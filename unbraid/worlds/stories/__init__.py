@@ -1,7 +1,6 @@
-"""Stories with questions: the world of seed 000, one file a task."""
+"""Stories with questions in the manner of bAbI (the head-constraints study), one file a task."""
 
 from unbraid.worlds.stories.batch import StoryBatch
-from unbraid.worlds.stories.stories import Stories
-from unbraid.worlds.stories.tasks import TASKS
+from unbraid.worlds.stories.world import TASKS, Stories
 
 __all__ = ["TASKS", "Stories", "StoryBatch"]

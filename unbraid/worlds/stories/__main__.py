@@ -9,12 +9,12 @@ def example(world: Stories) -> str:
     words, marks = world.words(batch.tokens[0]), batch.support[0, -1].tolist()
     answers = iter(batch.answers[0].tolist())
     lines, begin = list[str](), 0
-    for place, word in enumerate(words):
+    for index, word in enumerate(words):
         if word in (".", "?"):
-            text = " ".join(words[begin : place + 1])
+            text = " ".join(words[begin : index + 1])
             tail = f" → {world.answers[next(answers)]}" if word == "?" else ""
-            lines.append(f"{'>' if marks[place] else ' '} {text}{tail}")
-            begin = place + 1
+            lines.append(f"{'>' if marks[index] else ' '} {text}{tail}")
+            begin = index + 1
     return "\n".join(lines)
 
 

@@ -7,10 +7,22 @@ pronoun, for somebody spoken of since the last question. A question is about any
 import numpy as np
 from pydantic import Field
 
-from unbraid.axes import Float, Int
-from unbraid.worlds.stories import guesses
-from unbraid.worlds.stories.drawing import SMALL, at, choose, choose_among, last, one_of, walk
-from unbraid.worlds.stories.task import GIRLS_AND_BOYS, LINES, LOOKS, MOVES, PLACES, Tale, Task
+from unbraid.axes import Float
+from unbraid.worlds.stories.story import Story, choose, choose_among, choose_other
+from unbraid.worlds.stories.task import (
+    GIRLS_AND_BOYS,
+    LINES,
+    LOOKS,
+    MOVES,
+    PLACES,
+    Task,
+    any_place_of_the_asked,
+    certain,
+    guess_places,
+    last_occurrence,
+    one_hot,
+    pick,
+)
 
 PRONOUNS = ("she", "he")
 SAYING_PRONOUNS = tuple(move.replace("{person}", "then {pronoun}") for move in MOVES)
@@ -23,8 +35,11 @@ SHARE = 2 / 3
 
 class Coreference(Task):
     people: int = Field(default=4, ge=2, le=len(GIRLS_AND_BOYS))
+    """How many people there are, every second one a boy; more have more places to be remembered."""
     places: int = Field(default=6, ge=2, le=len(PLACES))
+    """How many places there are, which are the answers; more make guessing harder."""
     rounds: int = Field(default=4, ge=1, le=16)
+    """Questions in a story, each after three statements; more make it longer."""
 
     @property
     def names(self) -> dict[str, tuple[str, ...]]:
@@ -62,71 +77,46 @@ class Coreference(Task):
         return [f"place of {person}" for person in self.names["person"]]
 
     @property
-    def dice(self) -> int:
+    def n_uniforms(self) -> int:
         return (4 * STATEMENTS + 1) * self.rounds
 
-    def tell(self, dice: Float[np.ndarray, "b k"]) -> Tale:
-        script, count = self.script, STATEMENTS * self.rounds
-        who, says, how, where, whom = np.split(dice, [count, 2 * count, 3 * count, 4 * count], axis=1)
-        movers, pronouns = self._speak(who, says)
-        states = walk(movers, where, self.people, self.places)
-        goals = at(states[:, 1:], movers)
-        asked = choose_among(whom, states[:, script.told] >= 0)
-        answers = at(states[:, script.told], asked)
-        verbs, moved = choose(how, len(MOVES)), one_of(movers, self.people)
-        latest, named = (at(last(said)[:, script.told], asked) for said in (moved, moved & (pronouns < 0)[..., None]))
-        stated = script.sentences.number(
-            verbs + len(MOVES) * (pronouns >= 0), np.where(pronouns < 0, movers, pronouns), goals
-        )
-        return Tale(
-            sentences=script.number(stated, script.sentences.number(ASK, asked)),
-            answers=answers,
-            support=one_of(latest, count) | one_of(named, count),
-            factors={
-                "line": script.kinds(len(dice)),
-                "said": script.mentioned(pronouns + 1, np.zeros_like(asked)),
-                "person": script.mentioned(movers, asked),
-                "place": script.mentioned(goals, since=2),
-                **dict(zip(PRONOUNS, script.tracked(_spoken_of(movers), since=1), strict=True)),
-                **dict(zip(self.askable, script.tracked(states), strict=True)),
-                "answer": script.mentioned(asked=answers),
-            },
-        )
+    def generate(self, story: Story) -> None:
+        count = STATEMENTS * self.rounds
+        for_person, for_pronoun, for_verb, for_place, for_question = np.split(story.uniforms, count * np.arange(1, 5))
+        place_of, meant_by = story.track(self.askable), story.track(PRONOUNS, since=1)
+        last_move, last_named = story.table(self.people), story.table(self.people)
+        spoken_of = story.table(len(PRONOUNS))  # the girl and the boy spoken of since the last question
+        for n in range(count):
+            by_pronoun = (for_pronoun[n] < SHARE) & (n % STATEMENTS > 0)
+            pronoun = np.where(by_pronoun, choose_among(for_person[n], spoken_of.values >= 0), -1)
+            person = np.where(by_pronoun, spoken_of[pronoun], choose(for_person[n], self.people))
+            spoken_of[person % 2] = person
+            meant_by[person % 2] = person // 2
+            place = choose_other(for_place[n], place_of[person], self.places)
+            place_of[person] = place
+            form = choose(for_verb[n], len(MOVES)) + len(MOVES) * by_pronoun
+            said = {"said": pronoun + 1, "person": person, "pronoun": pronoun}
+            number = story.state(form, said, {"place": place})
+            last_move[person] = number
+            last_named.set(person, number, where=~by_pronoun)
+            if (n + 1) % STATEMENTS == 0:
+                person = choose_among(for_question[n // STATEMENTS], place_of.values >= 0)
+                support = np.stack([last_move[person], last_named[person]])
+                asked = {"said": np.zeros_like(person), "person": person}
+                story.ask(ASK, asked, answer=place_of[person], support=support)
+                spoken_of.values[:] = -1
 
-    def _speak(
-        self, who: Float[np.ndarray, "b n"], says: Float[np.ndarray, "b n"]
-    ) -> tuple[Int[np.ndarray, "b n"], Int[np.ndarray, "b n"]]:
-        """Whom each statement is about, and which pronoun it says for them; -1 for their name."""
-        who, says = (dice.reshape(-1, self.rounds, STATEMENTS) for dice in (who, says))
-        movers, pronouns = choose(who, self.people), np.full(who.shape, -1, SMALL)
-        spoken_of = np.full((*who.shape[:2], len(PRONOUNS)), -1, SMALL)
-        for n in range(STATEMENTS):
-            if n > 0:
-                pronoun = choose_among(who[:, :, n], spoken_of >= 0)
-                pronouns[:, :, n] = np.where(says[:, :, n] < SHARE, pronoun, -1)
-                movers[:, :, n] = np.where(says[:, :, n] < SHARE, at(spoken_of, pronoun), movers[:, :, n])
-            np.put_along_axis(spoken_of, movers[:, :, [n]] % 2, movers[:, :, [n]], 2)
-        return movers.reshape(len(who), -1), pronouns.reshape(len(who), -1)
-
-    def guess(self, tale: Tale) -> dict[str, Float[np.ndarray, "b q c"]]:
-        given = self.script, tale, self.places
+    def guess(self, story: Story) -> dict[str, Float[np.ndarray, "b q c"]]:
         return {
-            **guesses.of_places(*given),
-            f"{LOOKS}any place of theirs": guesses.any_place_of_the_asked(*given),
-            f"{LOOKS}pronouns overlooked": self._by_name(tale),
+            **guess_places(story, self.places),
+            f"{LOOKS}any place of theirs": any_place_of_the_asked(story, self.places),
+            f"{LOOKS}pronouns overlooked": self._by_name(story),
         }
 
-    def _by_name(self, tale: Tale) -> Float[np.ndarray, "b q c"]:
+    def _by_name(self, story: Story) -> Float[np.ndarray, "b q c"]:
         """The place in the last statement that names the person asked for; none where there is none."""
-        script = self.script
-        people, places, said = (guesses.stated(script, tale, name) for name in ("person", "place", "said"))
-        asked = guesses.asked(script, tale, "person")
-        named = at(last(one_of(people, self.people) & (said == 0)[..., None])[:, script.told], asked)
-        return guesses.sure(np.take_along_axis(places, named, 1), self.places)
-
-
-def _spoken_of(movers: Int[np.ndarray, "b n"]) -> Int[np.ndarray, "b time 2"]:
-    """Which girl and which boy a statement was last about, before the first statement and after each."""
-    latest = last(one_of(movers % 2, len(PRONOUNS)))
-    whom = np.take_along_axis(movers[..., None], np.maximum(latest, 0), 1)
-    return np.where(latest < 0, -1, whom // 2)
+        people, places, said = (story.stated(name) for name in ("person", "place", "said"))
+        named = last_occurrence(one_hot(people, self.people) & (said == 0)[..., None])[
+            :, story.script.statements_before
+        ]
+        return certain(np.take_along_axis(places, pick(named, story.asked("person")), 1), self.places)

@@ -2,16 +2,24 @@
 
 Two statements and a question, five times. A statement sends somebody to a place that they are not in, any such pair as
 likely; a question is about any of those whose place is known. The public generator starts people in places of which the
-reader is not told; in the published data a first move may lead there too, and here people start nowhere.
+reader knows nothing; in the published data a first move may lead there too, and here people start nowhere.
 """
 
 import numpy as np
 from pydantic import Field
 
-from unbraid.axes import Float, Int
-from unbraid.worlds.stories import guesses
-from unbraid.worlds.stories.drawing import SMALL, at, choose, choose_among, last, one_of, walk
-from unbraid.worlds.stories.task import GIRLS_AND_BOYS, LINES, LOOKS, MOVES, PLACES, Tale, Task
+from unbraid.axes import Float
+from unbraid.worlds.stories.story import Story, choose, choose_among, choose_other, choose_weighted
+from unbraid.worlds.stories.task import (
+    GIRLS_AND_BOYS,
+    LINES,
+    LOOKS,
+    MOVES,
+    PLACES,
+    Task,
+    any_place_of_the_asked,
+    guess_places,
+)
 
 STATEMENTS = 2
 """Before each question."""
@@ -20,8 +28,11 @@ ASK = len(MOVES)
 
 class OneFact(Task):
     people: int = Field(default=4, ge=1, le=len(GIRLS_AND_BOYS))
+    """How many people there are; more have more places to be remembered."""
     places: int = Field(default=6, ge=2, le=len(PLACES))
+    """How many places there are, which are the answers; more make guessing harder."""
     rounds: int = Field(default=5, ge=1, le=25)
+    """Questions in a story, each after two statements; more make it longer."""
 
     @property
     def names(self) -> dict[str, tuple[str, ...]]:
@@ -50,44 +61,26 @@ class OneFact(Task):
         return [f"place of {person}" for person in self.names["person"]]
 
     @property
-    def dice(self) -> int:
+    def n_uniforms(self) -> int:
         return (3 * STATEMENTS + 1) * self.rounds
 
-    def tell(self, dice: Float[np.ndarray, "b k"]) -> Tale:
-        script, count = self.script, STATEMENTS * self.rounds
-        who, how, where, whom = np.split(dice, [count, 2 * count, 3 * count], axis=1)
-        movers = self._choose_movers(who)
-        states = walk(movers, where, self.people, self.places)
-        goals = at(states[:, 1:], movers)
-        asked = choose_among(whom, states[:, script.told] >= 0)
-        answers = at(states[:, script.told], asked)
-        latest = at(last(one_of(movers, self.people))[:, script.told], asked)
-        verbs = choose(how, len(MOVES))
-        return Tale(
-            sentences=script.number(script.sentences.number(verbs, movers, goals), script.sentences.number(ASK, asked)),
-            answers=answers,
-            support=one_of(latest, count),
-            factors={
-                "line": script.kinds(len(dice)),
-                "person": script.mentioned(movers, asked),
-                "place": script.mentioned(goals, since=2),
-                **dict(zip(self.askable, script.tracked(states), strict=True)),
-                "answer": script.mentioned(asked=answers),
-            },
-        )
+    def generate(self, story: Story) -> None:
+        count = STATEMENTS * self.rounds
+        for_person, for_verb, for_place, for_question = np.split(story.uniforms, [count, 2 * count, 3 * count])
+        place_of, last_move = story.track(self.askable), story.table(self.people)
+        for n in range(count):
+            # Somebody not yet heard of has one more place to go to, and is so much likelier to move.
+            ways_to_go = np.where(place_of.values < 0, self.places, self.places - 1)
+            person = choose_weighted(for_person[n], ways_to_go)
+            place = choose_other(for_place[n], place_of[person], self.places)
+            place_of[person] = place
+            last_move[person] = story.state(choose(for_verb[n], len(MOVES)), {"person": person}, {"place": place})
+            if (n + 1) % STATEMENTS == 0:
+                person = choose_among(for_question[n // STATEMENTS], place_of.values >= 0)
+                story.ask(ASK, {"person": person}, answer=place_of[person], support=last_move[person])
 
-    def _choose_movers(self, dice: Float[np.ndarray, "b n"]) -> Int[np.ndarray, "b n"]:
-        """Somebody not yet heard of has one more place to go to, and is so much likelier to move."""
-        movers, heard_of = np.empty(dice.shape, SMALL), np.zeros((len(dice), self.people), SMALL)
-        for n in range(dice.shape[1]):
-            upto = np.cumsum(self.places - heard_of, axis=1)
-            movers[:, n] = (upto > (dice[:, n] * upto[:, -1]).astype(int)[:, None]).argmax(1)
-            np.put_along_axis(heard_of, movers[:, [n]], 1, 1)
-        return movers
-
-    def guess(self, tale: Tale) -> dict[str, Float[np.ndarray, "b q c"]]:
-        given = self.script, tale, self.places
+    def guess(self, story: Story) -> dict[str, Float[np.ndarray, "b q c"]]:
         return {
-            **guesses.of_places(*given),
-            f"{LOOKS}any place of theirs": guesses.any_place_of_the_asked(*given),
+            **guess_places(story, self.places),
+            f"{LOOKS}any place of theirs": any_place_of_the_asked(story, self.places),
         }

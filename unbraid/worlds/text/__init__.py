@@ -1,6 +1,5 @@
-"""Real text cut into tokens: the world of seed 001's language models."""
+"""Real text cut into tokens, for language models (the gauge study)."""
 
-from unbraid.worlds.text.batch import TextBatch
-from unbraid.worlds.text.text import Text
+from unbraid.worlds.text.world import Text, TextBatch
 
 __all__ = ["Text", "TextBatch"]

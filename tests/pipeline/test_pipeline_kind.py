@@ -1,0 +1,243 @@
+"""Whole pipelines: a model is trained once, stages are shared, and a change makes again only what depends on it."""
+
+import shutil
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.pipeline.running import Dying, Killed, Recorded, create, finish, results, run_config
+from unbraid.dictionaries import Stack
+from unbraid.pipeline.dictionary_stages import TrainStack
+from unbraid.pipeline.expand import expand
+from unbraid.pipeline.stage import Context
+from unbraid.pipeline.trained import load_stack
+from unbraid.progress import Silent, TaskProgress
+from unbraid.signals import StopSignals
+from unbraid.storage.cache import Cache
+from unbraid.storage.files import read_arrays, read_json
+from unbraid.storage.runs import Run
+
+CONFIG = """
+kind = "pipeline"
+[world]
+kind = "stories"
+people = 2
+places = 3
+rounds = 2
+[model]
+d_model = 8
+heads = 2
+layers = 2
+d_ff = 8
+[model.training]
+steps = 6
+batch = 8
+[model.evaluation]
+stories = 20
+heads = 10
+[activations]
+stories = 200
+[dictionary]
+d_sae = 12
+[training]
+steps = 8
+batch = 32
+[samples]
+n = 64
+[evaluation]
+samples = 300
+[checkpoints]
+log_every = 2
+every = 4
+[cases.l1.mechanisms.sparsity]
+weight = 0.1
+[cases.topk.dictionary.activation]
+kind = "topk"
+k = 3
+[cases.kmeans.baseline]
+kind = "kmeans"
+n_components = 6
+[sweep]
+"model.seed" = [0, 1]
+"""
+KEPT = ("weights.safetensors", "scores.json", "tables.safetensors", "factors.safetensors", "features.json")
+KMEANS = '[cases.kmeans.baseline]\nkind = "kmeans"\nn_components = 6\n'
+"""The case that a test of dictionaries alone takes out."""
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A pipeline that is done; each test changes a copy of the folder it lies in."""
+    return run_config(tmp_path_factory.mktemp("pipeline"), "first", CONFIG)
+
+
+def made(first: Run, parent: Path, text: str) -> tuple[Run, dict[str, int]]:
+    """A second run beside a copy of the first, and how many stages of each kind it made."""
+    shutil.copytree(first.path.parent, parent, dirs_exist_ok=True)
+    recorded = Recorded()
+    run = run_config(parent, "second", text, recorded)
+    return run, {kind: recorded.kinds.count(kind) for kind in recorded.kinds}
+
+
+def contents(run: Run) -> dict[str, bytes]:
+    """What every stack of a pipeline leaves; a baseline has the same files as a dictionary but for its log."""
+    return results(run, *KEPT)
+
+
+def test_each_model_is_trained_once_and_what_learned_from_it_is_scored(first: Run):
+    settings = first.scores()["settings"]
+    assert [setting["label"] for setting in settings] == ["l1", "topk", "kmeans"]
+    for setting in settings:
+        assert [member["replicate"] for member in setting["members"]] == ["0/0/0", "0/1/0"]
+        for name in ("accuracy", "phi", "phi_person", "dci_disentanglement", "factors_missed", "probe"):
+            assert len(setting["metrics"][name]["members"]) == 2
+        assert setting["metrics"]["phi"]["ceiling"] > 0
+        assert setting["metrics"]["accuracy"]["chance"] > 0
+    assert len(list(first.cache.glob("train-models-*"))) == 2
+    assert load_stack(first.path, 0).features == 12
+
+
+def test_the_stages_of_a_pipeline_come_inputs_first(tmp_path: Path):
+    recorded = Recorded()
+    run_config(tmp_path, "planned", CONFIG, recorded)
+    kinds = recorded.kinds
+    assert {kind: kinds.count(kind) for kind in kinds} == {
+        "train-models": 2,
+        "evaluate-models": 2,
+        "capture": 2,
+        "probe": 2,
+        "train-stack": 4,
+        "evaluate-stack": 4,
+        "baseline": 2,
+    }
+    steps = [task.steps for task in recorded.planned if task.kind in ("train-models", "train-stack")]
+    assert sorted(steps) == [6, 6, 8, 8, 8, 8]
+    for kind, needed in (("capture", "train-models"), ("train-stack", "capture"), ("evaluate-stack", "probe")):
+        assert kinds.index(needed) < kinds.index(kind)
+
+
+def test_the_cache_makes_no_difference_to_the_results(first: Run, tmp_path: Path):
+    assert contents(run_config(tmp_path, "other", CONFIG)) == contents(first)
+
+
+def test_the_same_pipeline_again_makes_no_stage_and_ends_with_the_same_bits(first: Run, tmp_path: Path):
+    run, kinds = made(first, tmp_path, CONFIG)
+    assert kinds == {}
+    assert contents(run) == contents(first)
+
+
+def test_a_changed_mechanism_trains_only_what_has_it(first: Run, tmp_path: Path):
+    _, kinds = made(first, tmp_path, CONFIG.replace("weight = 0.1", "weight = 0.2"))
+    assert kinds == {"train-stack": 2, "evaluate-stack": 2}
+
+
+def test_a_changed_site_captures_and_learns_again_and_trains_no_model(first: Run, tmp_path: Path):
+    site = '[activations]\nsite = "blocks.1.hook_resid_post"'
+    _, kinds = made(first, tmp_path, CONFIG.replace("[activations]", site))
+    assert kinds == {"capture": 2, "probe": 2, "train-stack": 4, "evaluate-stack": 4, "baseline": 2}
+
+
+def test_another_normalization_learns_again_from_the_same_capture(first: Run, tmp_path: Path):
+    _, kinds = made(first, tmp_path, CONFIG.replace("[activations]", '[activations]\nnormalize = "none"'))
+    assert kinds == {"probe": 2, "train-stack": 4, "evaluate-stack": 4, "baseline": 2}
+
+
+def test_a_changed_model_makes_everything_again(first: Run, tmp_path: Path):
+    _, kinds = made(first, tmp_path, CONFIG.replace("d_ff = 8", "d_ff = 10"))
+    assert (kinds["train-models"], kinds["evaluate-models"], kinds["capture"], kinds["train-stack"]) == (2, 2, 2, 4)
+
+
+def test_another_evaluation_of_the_model_evaluates_only_that_again(first: Run, tmp_path: Path):
+    _, kinds = made(first, tmp_path, CONFIG.replace("heads = 10", "heads = 12"))
+    assert kinds == {"evaluate-models": 2}
+
+
+def test_a_title_and_the_steps_between_checkpoints_change_no_stage(first: Run, tmp_path: Path):
+    text = 'title = "another"\n' + CONFIG.replace("every = 4", "every = 3")
+    assert made(first, tmp_path, text)[1] == {}
+
+
+def test_many_dictionaries_learn_from_one_model(tmp_path: Path):
+    text = CONFIG.replace('"model.seed" = [0, 1]', 'seed = [0, 1, 2]\n"training.learning_rate" = [1e-3, 1e-2]')
+    recorded = Recorded()
+    run = run_config(tmp_path, "first", text.replace(KMEANS, ""), recorded)
+    assert [recorded.kinds.count(kind) for kind in ("train-models", "capture", "train-stack")] == [1, 1, 2]
+    assert len(read_json(run.stack(0) / "members.json")) == 6
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("model one_fact · seed 0/1 · training", 5),
+        ("model one_fact · seed 0/0 · capturing", 1),
+        ("l1 · seed 0/1/0 · training", 6),
+        ("topk · seed 0/0/0 · evaluation", 1),
+        ("kmeans · seed 0/1/0 · fitting", 1),
+    ],
+)
+def test_a_pipeline_that_was_killed_goes_on_to_the_same_bits(first: Run, tmp_path: Path, name: str, step: int):
+    run = create(tmp_path, "victim", CONFIG)
+    with pytest.raises(Killed):
+        finish(run, Dying(name, step))
+    recorded = Recorded()
+    finish(run, recorded)
+    assert contents(run) == contents(first)
+    assert len(recorded.kinds) < 18, "what was made before is taken"
+
+
+def test_what_is_read_back_takes_and_gives_activations_as_the_model_has_them(first: Run, tmp_path: Path):
+    """Its normalization is folded in."""
+    plan = expand(first.config(), "here")
+    training = plan.stacks[0].first.stages(plan.stacks[0])[0]
+    assert isinstance(training, TrainStack)
+    context = Context(tmp_path, Cache(first.cache), TaskProgress(Silent(), 0), StopSignals("resume"))
+    world = training.opened_world(context)
+    rows, stack = world.labelled_rows(100), load_stack(first.path, 0)
+    saved = read_arrays(first.stack(0) / "weights.safetensors")
+    trained = Stack.of({name: torch.from_numpy(array) for name, array in saved.items()}, stack.activation)
+    expected = world.normalization.undo(trained.decode(trained.encode(rows.x)))
+    reconstruction = stack.decode(stack.encode(world.normalization.undo(rows.x)))
+    torch.testing.assert_close(reconstruction, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_cases_are_compared_where_all_else_is_alike(tmp_path: Path):
+    text = CONFIG.replace("[sweep]", '[sweep]\n"dictionary.d_sae" = [10, 12]').replace(KMEANS, "")
+    scores = run_config(tmp_path, "first", text).scores()
+    labels = [setting["label"] for setting in scores["settings"]]
+    assert labels == ["l1, d_sae 10", "l1, d_sae 12", "topk, d_sae 10", "topk, d_sae 12"]
+    compared = {(labels[entry["setting"]], labels[entry["reference"]]) for entry in scores["differences"]}
+    assert compared == {("topk, d_sae 10", "l1, d_sae 10"), ("topk, d_sae 12", "l1, d_sae 12")}
+    metrics = {entry["metric"] for entry in scores["differences"]}
+    assert {"accuracy", "phi"} <= metrics
+    assert "separation" not in metrics, "it is the same model's"
+
+
+def test_one_model_counts_once_however_many_dictionaries_learned_from_it(tmp_path: Path):
+    """Of two models with three dictionaries each: two replicates of accuracy, and of what differs between models."""
+    text = CONFIG.replace('"model.seed" = [0, 1]', 'seed = [0, 1, 2]\n"model.seed" = [0, 1]')
+    scores = run_config(tmp_path, "first", text.replace(KMEANS, "[cases.wide.model]\nd_ff = 10\n")).scores()
+    labels = [setting["label"] for setting in scores["settings"]]
+    differences = {(labels[entry["setting"]], entry["metric"]): entry for entry in scores["differences"]}
+    assert differences["wide", "accuracy"]["pairs"] == differences["wide", "phi"]["pairs"] == 2
+    assert differences["topk", "phi"]["pairs"] == 6
+    wide, plain = (scores["settings"][labels.index(name)]["metrics"]["phi"]["members"] for name in ("wide", "l1"))
+    assert differences["wide", "phi"]["value"] == pytest.approx(np.mean(wide) - np.mean(plain))
+    metrics = scores["settings"][0]["metrics"]
+    assert len(metrics["accuracy"]["members"]) == len(metrics["phi"]["members"]) == 6
+
+
+def test_no_file_belongs_to_the_cache_and_to_a_run(first: Run):
+    """One damaged file must not be two."""
+    assert not list(first.path.parent.rglob("*.part"))
+    files = [path for folder in first.stacks() for path in folder.rglob("*") if path.is_file()]
+    assert files
+    assert all(path.stat().st_nlink == 1 for path in files)
+
+
+def test_a_baseline_is_one_stack_whatever_the_dictionary_beside_it():
+    plan = expand(tomllib.loads(CONFIG.replace("[sweep]", '[sweep]\n"dictionary.d_sae" = [10, 12]')), "planned")
+    fitted = [len(stack.members) for stack in plan.stacks if stack.first.baseline is not None]
+    assert fitted == [2, 2], "of either model, both sizes of the dictionary it is not"

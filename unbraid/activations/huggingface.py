@@ -1,0 +1,123 @@
+"""Load a Hugging Face model and its tokenizer, causal or encoder, by the name it has on the hub or from a folder."""
+
+import hashlib
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unbraid.errors import REAL_DATA, Missing, UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+"""A folder with weights holds at least one of these."""
+CAUSAL = ("ForCausalLM", "LMHeadModel")
+"""Endings of the names of architectures that predict the next token."""
+
+
+@dataclass(frozen=True)
+class HuggingFaceModel:
+    """A model that is ready to run in float32 on this machine, its tokenizer, and the name it was loaded by."""
+
+    model: "PreTrainedModel"
+    tokenizer: "PreTrainedTokenizerBase"
+    name: str
+
+    @property
+    def is_causal(self) -> bool:
+        return type(self.model).__name__.endswith(CAUSAL)
+
+    @property
+    def context(self) -> int:
+        """The most tokens it takes at once."""
+        for name in ("max_position_embeddings", "n_positions"):
+            if isinstance(longest := getattr(self.model.config, name, None), int):
+                return longest
+        return 2048
+
+    def tokenizer_fingerprint(self) -> str:
+        """A checksum of the vocabulary, in the order of its ids."""
+        vocabulary = self.tokenizer.get_vocab()
+        in_order = sorted(vocabulary, key=vocabulary.__getitem__)
+        return hashlib.sha256("\0".join(in_order).encode()).hexdigest()
+
+
+def load_model(name: str | Path) -> HuggingFaceModel:
+    """Load a model and its tokenizer, in float32, ready to run.
+
+    Parameters
+    ----------
+    name
+        A folder with a Hugging Face model, or its name on the hub. Where HF_HUB_OFFLINE is set, only the hub's local
+        cache is searched.
+
+    Returns
+    -------
+    The model in evaluation mode, its tokenizer and its name.
+    """
+    from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokenizer
+
+    name = str(name)
+    _check_weights(Path(name))
+    with _report_errors(name), _without_output():
+        # Code that lies beside a model is never run, and nobody is asked whether it may be.
+        config: Any = AutoConfig.from_pretrained(name, trust_remote_code=False)
+        causal = any(str(name).endswith(CAUSAL) for name in config.architectures or ())
+        loader: Any = AutoModelForCausalLM if causal else AutoModel
+        model = loader.from_pretrained(name, config=config, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    model.config.use_cache = False
+    return HuggingFaceModel(model.float().eval().requires_grad_(False), tokenizer, name)
+
+
+def _check_weights(folder: Path) -> None:
+    if folder.is_file():
+        raise UserError(f"{folder} is a file; accepted: a folder with a Hugging Face model, or its name on the hub")
+    if not folder.is_dir():
+        if REAL_DATA in folder.parts:
+            raise Missing(f"there is no folder '{folder}' here", folder)
+        return
+    if not (folder / "config.json").is_file():
+        raise UserError(f"{folder} is not a Hugging Face model: it has no config.json")
+    if not any(path for pattern in WEIGHTS for path in folder.glob(pattern)):
+        raise UserError(f"{folder} is a model without weights; accepted: a folder that holds {' or '.join(WEIGHTS)}")
+
+
+@contextmanager
+def _report_errors(name: str) -> "Iterator[None]":
+    """Turn whatever loading a model can raise into one sentence."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception as problem:  # damaged files end in errors of every type, in four libraries
+        first = next((line.strip() for line in str(problem).splitlines() if line.strip()), type(problem).__name__)
+        if Path(name).is_dir():
+            raise UserError(f"{name} cannot be loaded as a Hugging Face model: {first:.200}") from None
+        offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0") else ""
+        raise Missing(
+            f"there is no folder '{name}' here and the hub gave no such model{offline}: {first:.160}; accepted: a "
+            "folder with a Hugging Face model, or a name as gpt2 or EleutherAI/pythia-70m",
+            name,
+        ) from None
+
+
+@contextmanager
+def _without_output() -> "Iterator[None]":
+    """Without the progress bars and notes that loading prints."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()

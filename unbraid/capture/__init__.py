@@ -1,1 +1,0 @@
-"""Activations of any Hugging Face model at named sites: read, replaced while the model runs, or kept as shards."""

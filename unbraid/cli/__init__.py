@@ -1,0 +1,420 @@
+"""The command line: `unbraid run`, `resume`, `list`, `show`, `report`, `claims`, `configs`; `capture`, `diagnose`,
+`evaluate`.
+
+Heavy imports happen inside the commands, so that `--help` answers at once. Exit codes: 0 done; 1 the run could not
+finish (a loss that is not finite, a process that was killed, an error of ours); 2 what was asked cannot be done; 130 or
+143 stopped by Ctrl-C or SIGTERM.
+"""
+
+import gc
+import io
+import os
+import shlex
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from unbraid.cli.group import Commands
+from unbraid.errors import Lost, NotFinite, Stopped, UserError, one_line
+
+if TYPE_CHECKING:
+    from unbraid.pipeline.expand import Plan
+    from unbraid.storage.runs import Run
+    from unbraid.worlds import World
+
+app = typer.Typer(
+    name="unbraid",
+    cls=Commands,
+    help="Plant factors in a world, train a dictionary on it, and score what it recovered against the planted truth.",
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+RunsOption = Annotated[Path, typer.Option("--runs", metavar="DIR", help="The folder that holds the runs.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the run directory.")]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, or its name in the folder of runs.")]
+RUNS = Path("runs")
+LONGEST_NAME = 60
+RESERVED = ("cache", "stages")
+"""Folders beside the runs: the cache of stages, and what it was called before."""
+
+
+@app.command()
+def run(
+    config: Annotated[
+        str, typer.Argument(metavar="CONFIG", help="A TOML file, or the name of one that ships, as superposition/grid.")
+    ],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[PATH=VALUE]...", help="Settings to change, as training.steps=100.")
+    ] = None,
+    runs: RunsOption = RUNS,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The run's name; by default config and time.")
+    ] = None,
+    scale: Annotated[
+        str | None, typer.Option(metavar="SCALE", help="One of the config's scales, as small or full.")
+    ] = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Run a configuration: train, evaluate, report.
+
+    Activations of a language model that the configuration needs and that are not there are captured first. Prints the
+    run directory last.
+    """
+    from unbraid.cli.work import expand_and_capture
+    from unbraid.config import read_toml, to_toml
+    from unbraid.config.sweep import at_scale, overridden
+    from unbraid.storage.runs import Run
+    from unbraid.studies.shipped import config_name, find_config
+
+    path = find_config(config)
+    data = overridden(at_scale(read_toml(path), scale, str(path)), overrides or [], str(path))
+    plan = expand_and_capture(data, str(path), "the same command", quiet)
+    name = _checked_name(name) or _fresh_name(config_name(path).replace("/", "-"), runs)
+    _work(Run.create(runs, name, to_toml(plan.config), plan.facts()), plan, quiet)
+
+
+@app.command()
+def resume(name: RunArgument, runs: RunsOption = RUNS, quiet: QuietOption = False) -> None:
+    """Resume a run that was stopped or killed; it ends with the same bits as one never stopped."""
+    from unbraid.storage.runs import find_run
+
+    _work(find_run(name, runs, to_finish=True), None, quiet)
+
+
+@app.command("list")
+def list_(runs: RunsOption = RUNS) -> None:
+    """List the runs, oldest first."""
+    from unbraid.reports.tables import print_runs
+    from unbraid.storage.runs import all_runs
+
+    print_runs(all_runs(runs), runs)
+
+
+@app.command()
+def show(
+    name: RunArgument,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Config, metrics and figures as JSON with stable keys.")
+    ] = False,
+    runs: RunsOption = RUNS,
+) -> None:
+    """Show a run: its settings and their scores, with interval, chance and ceiling."""
+    from unbraid.reports.tables import print_run, run_as_json
+    from unbraid.storage.runs import find_run
+
+    found = find_run(name, runs)
+    with found.advice():
+        if found.is_finished:
+            found.scores()  # a damaged file is told before anything is printed
+        if as_json:
+            typer.echo(run_as_json(found))
+        else:
+            print_run(found)
+
+
+@app.command()
+def report(
+    names: Annotated[list[str], typer.Argument(metavar="RUN...", help="Run directories or names.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to write the page.")
+    ] = None,
+    runs: RunsOption = RUNS,
+) -> None:
+    """Write one self-contained HTML page about one or more runs. Prints its path."""
+    from unbraid.reports.page import write_report
+    from unbraid.storage.runs import find_run
+
+    found = [find_run(name, runs) for name in names]
+    beside = found[0].path if len(found) == 1 else found[0].path.parent
+    path = output or beside / "report.html"
+    if not path.name or path.is_dir():
+        raise UserError(f"-o {str(output)!r} is not a file; accepted: where to write one, for example report.html")
+    with ExitStack() as stack:
+        for run in found:
+            stack.enter_context(run.advice())
+            if path.resolve().parent == run.path.resolve():
+                stack.enter_context(run.adding(path.name, "figures"))
+        written = write_report(found, path)
+    typer.echo(written)
+
+
+@app.command()
+def evaluate(
+    name: RunArgument,
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A Hugging Face model: a folder, or its name.")],
+    text: Annotated[Path, typer.Argument(metavar="TEXT", help="A text to splice reconstructions into.")],
+    labels: Annotated[
+        list[Path] | None,
+        typer.Option("--labels", metavar="FILE", help="Labelled texts for sparse probing, as .jsonl; may be repeated."),
+    ] = None,
+    site: Annotated[
+        str | None, typer.Option(metavar="SITE", help="Where in the model; by default where the run was trained.")
+    ] = None,
+    tokens: Annotated[int, typer.Option(metavar="N", help="Tokens read from the text.")] = 8192,
+    texts: Annotated[int, typer.Option(metavar="N", help="Labelled texts read from each file.")] = 1000,
+    context: Annotated[int, typer.Option(metavar="N", help="The longest window, in tokens.")] = 128,
+    letters: Annotated[bool, typer.Option(help="Whether to measure the absorption of first letters.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
+    runs: RunsOption = RUNS,
+    quiet: QuietOption = False,
+) -> None:
+    """Evaluate a run's dictionaries on a language model: loss recovered, sparse probing, first-letter absorption."""
+    from unbraid.config import check
+    from unbraid.evaluation.language_model.config import LanguageModelEvaluation
+    from unbraid.pipeline.language_model_stage import evaluate_run
+    from unbraid.progress import Task, TaskProgress, for_terminal
+    from unbraid.reports.language_model_scores import print_scores
+    from unbraid.storage.files import json_bytes
+    from unbraid.storage.runs import LANGUAGE_MODEL, find_run
+
+    on = {"model": model, "text": str(text), "labels": [str(path) for path in labels or []], "site": site}
+    asked = {**on, "tokens": tokens, "texts": texts, "context": context, "letters": letters}
+    config, run = check(LanguageModelEvaluation, asked, "unbraid evaluate"), find_run(name, runs)
+    with run.locked(), run.advice(), for_terminal(quiet) as progress:
+        run.check_finished()
+        progress.plan([Task("evaluation", "language-model", config.steps, 1.0)])
+        scores = evaluate_run(run, config, _worlds(run), TaskProgress(progress, 0))
+        with run.adding(LANGUAGE_MODEL):
+            run.set_on_language_model(scores)
+    if as_json:
+        typer.echo(json_bytes(scores).decode().rstrip("\n"))
+    elif not quiet:
+        print_scores(scores)
+    typer.echo(run.path / LANGUAGE_MODEL, err=as_json)
+
+
+@app.command()
+def claims(
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Claims to test; by default all.")] = None,
+    scale: Annotated[str, typer.Option(metavar="SCALE", help="small or standard.")] = "small",
+    runs: RunsOption = RUNS,
+    listed: Annotated[bool, typer.Option("--list", help="List the claims and run nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the entries as JSON with stable keys.")] = False,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            "--ledger",
+            metavar="FILE",
+            help="A ledger as JSON: a study whose verdicts it has is not run again. Written anew, with .md.",
+        ),
+    ] = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Test what the source studies claim: run what is missing, reuse what is there, and write the ledger."""
+    from unbraid.cli.work import capture_for, work_through
+    from unbraid.reports.ledger import print_claims, print_ledger, write_ledger
+    from unbraid.reports.ledger_table import write_table
+    from unbraid.storage.files import json_bytes
+    from unbraid.studies.ledger import (
+        NOT_RUN,
+        earlier_verdicts,
+        find_claims,
+        ledger_entries,
+        plan_claims,
+        reuse_verdicts,
+        write_ledger_file,
+    )
+    from unbraid.studies.plans import check_scale, unfinished
+
+    selected = find_claims(ids or [])
+    selected_ids = {claim.id for claim in selected}
+    again = ["unbraid", "claims", *(ids or []), "--scale", scale, "--runs", str(runs)]
+    again = shlex.join([*again, *(["--ledger", str(ledger)] if ledger else [])])
+    earlier = earlier_verdicts(ledger, check_scale(scale))
+    if not listed:
+        capture_for(selected, scale, again, quiet)
+    planned = plan_claims(scale, runs)
+    if not listed:
+        entries = reuse_verdicts(ledger_entries(planned), earlier)
+        to_run = selected_ids & {entry["id"] for entry in entries if entry["verdict"] == NOT_RUN}
+        work_through(unfinished(study for claim, study in planned if claim.id in to_run), again, quiet)
+    entries = reuse_verdicts(ledger_entries(planned), earlier)
+    shown = [entry for entry in entries if entry["id"] in selected_ids]
+    if as_json:
+        typer.echo(json_bytes({"scale": scale, "claims": shown}).decode().rstrip("\n"))
+    elif listed:
+        print_claims(shown)
+    elif not quiet:
+        print_ledger(shown)
+    if not listed:
+        if ledger is not None:
+            write_ledger_file(ledger, entries, scale)
+            write_table(entries, scale, ledger.with_suffix(".md"))
+        write_table(entries, scale, runs / f"claims-{scale}.md")
+        typer.echo(write_ledger(entries, scale, runs / f"claims-{scale}.html"), err=as_json)
+
+
+@app.command()
+def configs() -> None:
+    """List the configurations that ship: names for `unbraid run`, titles, and the scales they have."""
+    from unbraid.config import read_toml
+    from unbraid.config.sweep import scales_of
+    from unbraid.studies.shipped import shipped
+
+    configs = shipped()
+    width = max(map(len, configs), default=0)
+    for name, path in configs.items():
+        data = read_toml(path)
+        typer.echo(f"{name:{width}}  {data.get('title', '')}")
+        if scales := scales_of(data, str(path)):
+            typer.echo(f"{'':{width}}  --scale {' | '.join(scales)}")
+
+
+@app.command()
+def capture(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A Hugging Face model: a folder, or its name.")],
+    text: Annotated[Path, typer.Argument(metavar="TEXT", help="A text file, a .jsonl file, or a folder of them.")],
+    site: Annotated[
+        str, typer.Option(metavar="SITE", help="As model.layers.3 or blocks.3.hook_resid_post; see docs/capture.md.")
+    ],
+    tokens: Annotated[int | None, typer.Option(metavar="N", help="Capture so many tokens; by default all.")] = None,
+    dtype: Annotated[str, typer.Option(metavar="TYPE", help="float32 or bfloat16.")] = "float32",
+    context: Annotated[
+        int | None, typer.Option(metavar="N", help="Tokens in a window; by default what the model takes, up to 1024.")
+    ] = None,
+    batch: Annotated[int, typer.Option(metavar="N", help="Tokens that run through the model at a time.")] = 4096,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where to; by default activations/MODEL-SITE.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the folder of shards.")] = False,
+) -> None:
+    """Capture a model's activations on a text, as shards on disk; the same command resumes where it was stopped."""
+    from unbraid.activations.capture import CaptureConfig, default_folder
+    from unbraid.activations.capture import capture as capture_activations
+    from unbraid.activations.tables import print_shards
+    from unbraid.config import check
+    from unbraid.progress import for_terminal
+
+    asked = {"model": model, "text": str(text), "site": site, "tokens": tokens, "dtype": dtype, "context": context}
+    config = check(CaptureConfig, {**asked, "batch": batch}, "unbraid capture")
+    shards = capture_activations(config, out or default_folder(model, site), for_terminal(quiet))
+    if not quiet:
+        print_shards(shards)
+    typer.echo(shards.folder)
+
+
+@app.command()
+def diagnose(
+    shards: Annotated[Path, typer.Argument(metavar="SHARDS", help="A folder that `unbraid capture` has written.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the diagnosis as JSON with stable keys.")] = False,
+) -> None:
+    """Describe activations: how to normalize them, and how many features of a dictionary would die."""
+    from dataclasses import asdict
+
+    from unbraid.activations import diagnosis
+    from unbraid.activations.shards import Shards
+    from unbraid.activations.tables import print_diagnosis, print_shards
+    from unbraid.storage.files import json_bytes
+
+    opened = Shards.open(shards)
+    facts = diagnosis.diagnose(opened)
+    if as_json:
+        typer.echo(json_bytes(asdict(facts)).decode().rstrip("\n"))
+    else:
+        print_shards(opened)
+        print_diagnosis(facts)
+
+
+def main() -> None:
+    """The console script: whatever goes wrong, the user reads one sentence."""
+    gc.set_threshold(100_000)  # imports and pictures make many objects and few cycles: looking for these took a second
+    for output in (sys.stdout, sys.stderr):
+        if isinstance(output, io.TextIOWrapper):
+            output.reconfigure(errors="replace")  # a terminal without our letters gets question marks
+    sys.exit(guarded(app))
+
+
+def guarded(command: Callable[[], object]) -> int:
+    """Run a command and turn every way it can end into an exit code and at most one sentence."""
+    try:
+        command()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
+    except Stopped as stop:
+        return _print_error(str(stop), 128 + stop.signal)
+    except UserError as problem:
+        return _print_error(str(problem), 1 if isinstance(problem, NotFinite | Lost) else 2)
+    except OSError as problem:
+        return _print_error(f"the system refused: {problem}", 2)
+    except (MemoryError, RuntimeError) as problem:
+        if isinstance(problem, MemoryError) or "allocate memory" in str(problem):
+            return _print_error("this machine's memory is not enough; accepted: smaller sizes or batches", 2)
+        return _report_bug()
+    except Exception:
+        return _report_bug()
+    return 0
+
+
+def _print_error(sentence: str, code: int) -> int:
+    print(f"unbraid: {one_line(sentence)}", file=sys.stderr)
+    return code
+
+
+def _report_bug() -> int:
+    """An error of ours: keep the traceback in a file, tell the user where."""
+    if os.environ.get("UNBRAID_TRACEBACK"):
+        traceback.print_exc()
+        return 1
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="unbraid-", suffix=".txt", delete=False) as file:
+            traceback.print_exc(file=file)
+        where = f"please report {file.name}"
+    except OSError:
+        where = "run it again with UNBRAID_TRACEBACK=1 and please report what it prints"
+    return _print_error(f"an error of ours, not yours: {sys.exc_info()[1]!r:.200}; {where}", 1)
+
+
+def _work(run: "Run", plan: "Plan | None", quiet: bool) -> None:
+    """Do what is left of a run, write its report, and print what came of it and where it is."""
+    from unbraid.cli.work import finish
+    from unbraid.progress import for_terminal
+    from unbraid.reports.run_summary import print_summary
+
+    with run.advice(), for_terminal(quiet) as progress:
+        finish(run, plan, progress, run.resume_command)
+    if not quiet:
+        with run.advice():
+            print_summary(run)
+    typer.echo(run.path)
+
+
+def _worlds(run: "Run") -> "list[World]":
+    """The worlds that the trained dictionaries of a run learned from."""
+    from unbraid.pipeline.expand import expand
+
+    plan = expand(run.config(), str(run.path / "config.toml"))
+    return [world for member in plan.members if (world := member.experiment.dictionary_world()) is not None]
+
+
+def _fresh_name(stem: str, runs: Path) -> str:
+    """The config's name and the time, with a number where that is taken."""
+    name = f"{stem}-{datetime.now():%Y%m%d-%H%M%S}"
+    taken = 1
+    while (runs / (candidate := name if taken == 1 else f"{name}-{taken}")).exists():
+        taken += 1
+    return candidate
+
+
+def _checked_name(name: str | None) -> str | None:
+    if name is None:
+        return None
+    if name in RESERVED:
+        raise UserError(
+            f"--name {name} is not for a run: beside the runs it holds their stages; accepted: another name"
+        )
+    if not name or name.startswith(".") or "/" in name or not name.isprintable() or len(name) > LONGEST_NAME:
+        raise UserError(
+            f"--name {name!r:.60} is not a name for a run; accepted: up to {LONGEST_NAME} letters, no slashes, and no "
+            "dot at the beginning"
+        )
+    return name

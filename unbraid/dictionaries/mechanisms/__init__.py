@@ -1,0 +1,71 @@
+"""Ideas for training dictionaries, one file each; listing one here is all it takes to configure and test it."""
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field, create_model
+
+from unbraid.config import Config
+from unbraid.dictionaries.mechanisms.adaptive_l1 import AdaptiveL1
+from unbraid.dictionaries.mechanisms.adaptive_neighbourhoods import AdaptiveNeighbourhoods
+from unbraid.dictionaries.mechanisms.adaptive_tau import AdaptiveTau
+from unbraid.dictionaries.mechanisms.correlation_pruning import CorrelationPruning
+from unbraid.dictionaries.mechanisms.dynamic_pairs import DynamicPairs
+from unbraid.dictionaries.mechanisms.lateral_inhibition import LateralInhibition
+from unbraid.dictionaries.mechanisms.matryoshka import Matryoshka
+from unbraid.dictionaries.mechanisms.mechanism import Forward, Mechanism, Memory, Reset, Signals
+from unbraid.dictionaries.mechanisms.momentum_importance import MomentumImportance
+from unbraid.dictionaries.mechanisms.pair_orthogonality import PairOrthogonality
+from unbraid.dictionaries.mechanisms.reallocation import Reallocation
+from unbraid.dictionaries.mechanisms.sparsity import Sparsity
+
+MECHANISMS: dict[str, type[Mechanism]] = {
+    "sparsity": Sparsity,
+    "matryoshka": Matryoshka,
+    "pair_orthogonality": PairOrthogonality,
+    "adaptive_tau": AdaptiveTau,
+    "dynamic_pairs": DynamicPairs,
+    "correlation_pruning": CorrelationPruning,
+    "momentum_importance": MomentumImportance,
+    "adaptive_l1": AdaptiveL1,
+    "lateral_inhibition": LateralInhibition,
+    "adaptive_neighbourhoods": AdaptiveNeighbourhoods,
+    "reallocation": Reallocation,
+}
+
+if TYPE_CHECKING:
+    Enabled = Config
+else:
+    _fields: dict[str, Any] = {
+        name: (kind | None, Field(default=None, description=(kind.__doc__ or "").partition("\n")[0]))
+        for name, kind in MECHANISMS.items()
+    }
+    Enabled = create_model("Enabled", __base__=Config, **_fields)
+    Enabled.__doc__ = "The mechanisms that are on: presence is the switch."
+
+
+def enabled(record: Enabled) -> dict[str, Mechanism]:
+    """The mechanisms that are on, by name, in the registry's order."""
+    return {name: mechanism for name in MECHANISMS if (mechanism := getattr(record, name)) is not None}
+
+
+__all__ = [
+    "MECHANISMS",
+    "AdaptiveL1",
+    "AdaptiveNeighbourhoods",
+    "AdaptiveTau",
+    "CorrelationPruning",
+    "DynamicPairs",
+    "Enabled",
+    "Forward",
+    "LateralInhibition",
+    "Matryoshka",
+    "Mechanism",
+    "Memory",
+    "MomentumImportance",
+    "PairOrthogonality",
+    "Reallocation",
+    "Reset",
+    "Signals",
+    "Sparsity",
+    "enabled",
+]

@@ -1,0 +1,71 @@
+"""Let τ follow how strongly the top pairs fire together, towards a target.
+
+published  τ ← momentum · τ + (1-momentum) · τ · mean_top / target,  within bounds; of |FᵀF|, where τ is a weight
+corrected  τ ← momentum · τ + (1-momentum) · τ · target / mean_top,  within bounds; of cosines, where τ is the hinge
+
+The corrected form turns the ratio round: pairs above the target need a lower hinge, where they needed a higher weight.
+"""
+
+from typing import ClassVar, Literal, Self
+
+import torch
+from pydantic import Field, model_validator
+
+from unbraid.axes import Tensor
+from unbraid.config import PerMemberFloat
+from unbraid.dictionaries.mechanisms.mechanism import Forward, Mechanism, Memory, Signals
+from unbraid.dictionaries.stack import Stack
+
+
+class AdaptiveTau(Mechanism):
+    """Adapt the τ of `PairOrthogonality` to how strongly the top pairs fire together, towards a target.
+
+        published   τ ← momentum · τ + (1 - momentum) · τ · mean score / target     τ is a weight
+        corrected   τ ← momentum · τ + (1 - momentum) · τ · target / mean score     τ is the hinge of a cosine
+
+    Examples
+    --------
+    >>> import unbraid as ub
+    >>> mechanisms = [ub.PairOrthogonality(), ub.AdaptiveTau(target=0.2)]
+    >>> sorted(ub.AdaptiveTau.writes)
+    ['tau']
+    """
+
+    initial: PerMemberFloat = Field(default=0.1, gt=0)
+    """τ at the start, between `lowest` and `highest`."""
+    target: PerMemberFloat = Field(default=0.1, gt=0)
+    """Mean score of the top pairs that τ aims at, in cosines (corrected) or sums of products (published)."""
+    momentum: float = Field(default=0.9, ge=0, le=1)
+    """How slowly τ follows new batches, from 0 (the last batch alone) to nearly 1 (very slowly)."""
+    lowest: float = Field(default=0.01, gt=0)
+    """Smallest τ."""
+    highest: float = Field(default=0.5, gt=0)
+    """Largest τ."""
+    share: PerMemberFloat = Field(default=0.001, gt=0, le=1)
+    """Share of all pairs that the mean is over; use the same as in `PairOrthogonality`. More includes weaker pairs."""
+    form: Literal["corrected", "published"] = "corrected"
+    """corrected: as the source describes it. published: as the source's code does it."""
+    reads: ClassVar[frozenset[str]] = frozenset({"pairs"})
+    writes: ClassVar[frozenset[str]] = frozenset({"tau"})
+
+    @model_validator(mode="after")
+    def begin_within_bounds(self) -> Self:
+        if not self.lowest <= self.initial <= self.highest:
+            raise ValueError(f"initial is {self.initial}; accepted: {self.lowest} to {self.highest}, the bounds of tau")
+        return self
+
+    def start(self, stack: Stack) -> Memory:
+        return {"tau": torch.as_tensor(self.initial).to(stack.encoder).expand(stack.members).clone()}
+
+    def signal(self, memory: Memory, stack: Stack) -> dict[str, Tensor]:
+        return {"tau": memory["tau"]}
+
+    def observe(self, forward: Forward, memory: Memory, stack: Stack, signals: Signals) -> Memory:
+        together, tau = forward.together(), memory["tau"]
+        counts = together.how_many(self.share, signals.pairs)
+        published = self.form == "published"
+        top = together.top("raw" if published else "cosine", counts, copies=2 if published else 1)
+        mean = top.sum(top.score.abs(), stack.members) / torch.tensor(counts).clamp_min(1)
+        ratio = mean / self.target if published else self.target / mean.clamp_min(1e-12)
+        moved = self.momentum * tau + (1 - self.momentum) * tau * ratio
+        return {"tau": moved.clamp(self.lowest, self.highest).to(tau.dtype)}

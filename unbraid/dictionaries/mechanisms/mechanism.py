@@ -1,0 +1,184 @@
+"""The five places of a training step where an idea may act; each is typed and returns a value.
+
+| seam      | gets                                | returns                                  | gradient |
+|-----------|-------------------------------------|------------------------------------------|----------|
+| `signal`  | own memory, stack                   | named values for others                  | no       |
+| `encode`  | codes, stack, signals               | codes: lowered or silenced, never raised | yes      |
+| `penalty` | forward, stack, signals             | a cost per member                        | yes      |
+| `observe` | forward, own memory, stack, signals | own new memory                           | no       |
+| `edit`    | forward, own memory, stack, signals | which features to start anew, and where  | no       |
+
+A mechanism never sees the optimiser, the trainer, the log or another mechanism. Signals come from memory as it was when
+the step began, so writers and readers have no order.
+"""
+
+from abc import ABC
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import ClassVar
+
+from unbraid.axes import Bool, Float, Int, Tensor
+from unbraid.codes import Codes
+from unbraid.config import Config, suggest
+from unbraid.dictionaries.activations import Fired
+from unbraid.dictionaries.coactivation import Pairs, find_pairs
+from unbraid.dictionaries.stack import Stack
+from unbraid.errors import UserError
+
+Memory = dict[str, Tensor]
+"""What a mechanism remembers between steps: tensors that begin with the axes `m f`, or `m` alone."""
+
+
+@dataclass(frozen=True)
+class Signals:
+    """Values one mechanism may write and others read; each default is neutral."""
+
+    l1: Tensor | float = 1.0
+    """A factor on the sparsity weight, per member."""
+    tau: Tensor | None = None
+    """The τ of pair_orthogonality, per member; None: its own."""
+    pairs: Tensor | None = None
+    """How many pairs to select, per member; None, or 0 for a member: the reader's own share."""
+    importance: Tensor | None = None
+    """How useful each feature has been, `m f`; None: all alike."""
+    neighbours: Int[Tensor, "m f _"] | None = None
+    """The features that keep each feature company, -1 where a place is empty; without places, as if nobody wrote."""
+    nearest: Int[Tensor, "m f _"] | None = None
+    """The features nearest to each feature, -1 where a place is empty."""
+
+
+@dataclass(frozen=True)
+class Forward:
+    """One pass over a batch, as a mechanism may look at it."""
+
+    x: Float[Tensor, "b d"]
+    codes: Codes
+    reconstruction: Float[Tensor, "m b d"]
+    fired: Fired | None = None
+    would_fire: Codes | None = None
+    """What would have fired, where `encode` has lowered it."""
+    known: dict[str, Pairs] = field(default_factory=dict, repr=False, compare=False)
+    """What was worked out about this pass; mechanisms that ask the same share it."""
+
+    def together(self) -> Pairs:
+        """Which features fire together; worked out once a pass."""
+        if "together" not in self.known:
+            self.known["together"] = find_pairs(self.codes)
+        return self.known["together"]
+
+    def counted(self) -> Float[Tensor, "m b"]:
+        """What a sparsity cost counts in each sample: what the activation says, Σ|code| unless it says otherwise."""
+        return self.codes.l1() if self.fired is None or self.fired.counted is None else self.fired.counted
+
+    def detached(self) -> "Forward":
+        """The values, without their history; and where the activation relaxes codes to train, what really fired."""
+        seen = self.fired.seen if self.fired and self.fired.seen else self.codes
+        before = self.would_fire and replace(self.would_fire, values=self.would_fire.values.detach())
+        codes = replace(seen, values=seen.values.detach())
+        known = self.known if seen is self.codes else {}
+        return Forward(self.x, codes, self.reconstruction.detach(), would_fire=before, known=known)
+
+
+@dataclass(frozen=True)
+class Reset:
+    """Features to start anew, with the encoder and decoder rows they start from."""
+
+    features: Bool[Tensor, "m f"]
+    encoder: Float[Tensor, "m f d"]
+    decoder: Float[Tensor, "m f d"]
+
+
+class Mechanism(Config, ABC):
+    """The base class of mechanisms: ideas for training dictionaries.
+
+    A subclass declares its settings as fields and overrides the methods where it acts. By default each does nothing.
+
+        signal(memory, stack)                      → values for other mechanisms, by name
+        encode(codes, stack, signals)              → codes, lowered or set to 0
+        penalty(forward, stack, signals)           → a cost (m,) added to the loss, or None
+        observe(forward, memory, stack, signals)   → its memory after the step
+        edit(forward, memory, stack, signals)      → the features to restart, or None
+
+    `forward` holds the inputs `x` (b, d), the `codes` and the `reconstruction` (m, b, d). `memory` is a dict of tensors
+    that begin with the axes (m, f) or (m,); `start` makes it.
+
+    Attributes
+    ----------
+    reads, writes : frozenset of str
+        The signals it reads and those it writes.
+
+    Examples
+    --------
+    >>> import torch, unbraid as ub
+    >>> class ShortEncoder(ub.Mechanism):
+    ...     weight: float = 0.1
+    ...     def penalty(self, forward, stack, signals):
+    ...         return self.weight * stack.encoder.square().sum((1, 2))
+    >>> world = ub.Superposition(dimensions=8, n_features=12, active=2.0)
+    >>> training = ub.Training(steps=2, batch=16)
+    >>> ub.fit(world, ub.Dictionary(d_sae=12), [ShortEncoder()], training, seeds=[0]).members
+    1
+    """
+
+    reads: ClassVar[frozenset[str]] = frozenset()
+    writes: ClassVar[frozenset[str]] = frozenset()
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the order of features means something to it; if not, relabelling them commutes with training."""
+        return False
+
+    def start(self, stack: Stack) -> Memory:
+        """The memory before the first step; a feature that starts anew gets its part of this back."""
+        return {}
+
+    def signal(self, memory: Memory, stack: Stack) -> dict[str, Tensor]:
+        """The signals it writes for others, from its memory."""
+        return {}
+
+    def encode(self, codes: Codes, stack: Stack, signals: Signals) -> Codes:
+        """From what would fire to what fires, in the same slots."""
+        return codes
+
+    def penalty(self, forward: Forward, stack: Stack, signals: Signals) -> Float[Tensor, "m"] | None:
+        """A cost per member, added to the loss; None for none."""
+        return None
+
+    def observe(self, forward: Forward, memory: Memory, stack: Stack, signals: Signals) -> Memory:
+        """Its memory after this step."""
+        return memory
+
+    def edit(self, forward: Forward, memory: Memory, stack: Stack, signals: Signals) -> Reset | None:
+        """The features to start anew, and where; None for none."""
+        return None
+
+
+Mechanisms = Mapping[str, Mechanism]
+
+
+def check_signals(mechanisms: Mechanisms) -> None:
+    """Every signal is known, has at most one writer, and somebody reads it."""
+    known = [signal.name for signal in fields(Signals)]
+    read = {signal for mechanism in mechanisms.values() for signal in mechanism.reads}
+    writers: dict[str, str] = {}
+    for name, mechanism in mechanisms.items():
+        for signal in sorted((mechanism.reads | mechanism.writes) - set(known)):
+            verb = "writes" if signal in mechanism.writes else "reads"
+            raise UserError(f"{name} {verb} '{signal}', which is not a signal; {suggest(signal, known)}")
+        for signal in sorted(mechanism.writes):
+            if signal in writers:
+                raise UserError(f"{name} and {writers[signal]} both write '{signal}'; accepted: one writer a signal")
+            if signal not in read:
+                raise UserError(f"{name} writes '{signal}', which nothing enabled reads; enable a mechanism that does")
+            writers[signal] = name
+
+
+def gather_signals(mechanisms: Mechanisms, memories: Mapping[str, Memory], stack: Stack) -> Signals:
+    """What the writers say, from memory as it is now; neutral where nobody writes."""
+    signals = Signals()
+    for name, mechanism in mechanisms.items():
+        written = mechanism.signal(memories[name], stack)
+        if written.keys() != mechanism.writes:
+            raise TypeError(f"{name} must write exactly {sorted(mechanism.writes)}, and wrote {sorted(written)}")
+        signals = replace(signals, **written)
+    return signals

@@ -1,0 +1,70 @@
+"""Push apart the pairs of features that fire together most, a small share of all pairs chosen anew in every batch.
+
+corrected       weight · mean over the top pairs of  max(cosine of their activations - tau, 0)
+published       weight · tau · mean over the top entries of  |FᵀF|: sums that grow with batch and size, each pair twice
+decoder_cosine  weight · tau · mean over the top pairs of  |w_i · w_j|, decoder rows: what the source's idea file says
+
+The top is chosen by what is penalised; for decoder_cosine, by |FᵀF|. `share` is a share of the f(f-1)/2 pairs.
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+
+from unbraid.axes import Float, Tensor
+from unbraid.config import PerMemberFloat
+from unbraid.dictionaries.coactivation import Chosen, Kind, Pairs
+from unbraid.dictionaries.mechanisms.mechanism import Forward, Mechanism, Signals
+from unbraid.dictionaries.stack import Stack
+
+
+class PairOrthogonality(Mechanism):
+    """Push apart the pairs of features that fire together most.
+
+    Every batch selects its own pairs. `AdaptiveTau` may set `tau`, and `DynamicPairs` the number of pairs.
+
+    Examples
+    --------
+    >>> import unbraid as ub
+    >>> sorted(ub.PairOrthogonality(weight=0.5).reads)
+    ['pairs', 'tau']
+    """
+
+    weight: PerMemberFloat = Field(default=1.0, ge=0)
+    """Weight of the cost against the squared error; higher pushes harder."""
+    share: PerMemberFloat = Field(default=0.001, gt=0, le=1)
+    """Share of the f(f-1)/2 pairs that is pushed apart, at least one pair; higher also reaches weaker pairs."""
+    tau: PerMemberFloat = Field(default=0.1, ge=0)
+    """corrected: cosine below which a pair costs nothing. Other forms: a second weight."""
+    form: Literal["corrected", "published", "decoder_cosine"] = "corrected"
+    """corrected: hinge on cosines of codes. published: sums |FᵀF|. decoder_cosine: cosines of decoder rows."""
+    reads: ClassVar[frozenset[str]] = frozenset({"tau", "pairs"})
+
+    @property
+    def kind(self) -> Kind:
+        """What pairs are chosen by."""
+        return "cosine" if self.form == "corrected" else "raw"
+
+    def select(self, together: Pairs, counts: Sequence[int]) -> Chosen:
+        """The pairs to push apart, so many places a member; as published each pair takes two."""
+        return together.top(self.kind, counts, copies=2 if self.form == "published" else 1)
+
+    def penalty(self, forward: Forward, stack: Stack, signals: Signals) -> Float[Tensor, "m"]:
+        together, kind = forward.together(), self.kind
+        counts = together.how_many(self.share, signals.pairs)
+        chosen = self.select(together, counts)
+        tau = torch.as_tensor(self.tau if signals.tau is None else signals.tau).expand(stack.members)[chosen.member]
+        if self.form == "decoder_cosine":
+            costs = tau * _decoder_cosines(stack, chosen).abs()
+        else:
+            scores = together.differentiable(kind, chosen, forward.codes.values).abs()
+            costs = (scores - tau).relu() if self.form == "corrected" else tau * scores
+        costs = costs.to(forward.codes.values.dtype)
+        return self.weight * chosen.sum(costs, stack.members) / costs.new_tensor(counts).clamp_min(1)
+
+
+def _decoder_cosines(stack: Stack, chosen: Chosen) -> Float[Tensor, "p"]:
+    first, second = stack.directions[chosen.member, chosen.first], stack.directions[chosen.member, chosen.second]
+    return (first * second).sum(-1)

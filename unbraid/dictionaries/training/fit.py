@@ -1,0 +1,99 @@
+"""Train a stack on a world: step by step as an iterator, or all at once as in a notebook."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from unbraid.dictionaries.lists import Inputs, serve
+from unbraid.dictionaries.mechanisms import MECHANISMS
+from unbraid.dictionaries.mechanisms.mechanism import Mechanism, Mechanisms
+from unbraid.dictionaries.stack import Dictionary, Stack
+from unbraid.dictionaries.training.config import Training
+from unbraid.dictionaries.training.fast_step import fast_step
+from unbraid.dictionaries.training.step import State, StepOutput, step
+from unbraid.errors import UserError
+from unbraid.members import stack_configs
+from unbraid.worlds import World
+
+InputSource = Callable[[int], Inputs]
+"""The inputs of a step, the same each time they are asked for."""
+
+
+def inputs_of(world: World, training: Training) -> InputSource:
+    def inputs(position: int) -> Inputs:
+        batch = world.batch(position, training.batch)
+        return Inputs(batch.x, batch.truth, world.directions) if batch.exact else Inputs(batch.x)
+
+    return inputs
+
+
+def train(state: State, source: InputSource, training: Training, mechanisms: Mechanisms) -> Iterator[StepOutput]:
+    """Go on from where the state is; whoever iterates decides what to log and when to save."""
+    while state.step < training.steps:
+        yield advance(state, source(state.step), training, mechanisms)
+
+
+def advance(state: State, inputs: Inputs, training: Training, mechanisms: Mechanisms) -> StepOutput:
+    """One step: the fast one where it applies, else the readable one."""
+    if serve(state.stack):
+        return fast_step(state, inputs, training, mechanisms)
+    return step(state, inputs.x, training, mechanisms)
+
+
+def fit(
+    world: World,
+    dictionary: Dictionary | None = None,
+    mechanisms: Sequence[Mechanism] = (),
+    training: Training | None = None,
+    seeds: Sequence[int] = (0, 1, 2, 3, 4),
+) -> Stack:
+    """Train dictionaries (sparse autoencoders) on a world, one per seed, all at once.
+
+    The loss of a sample is its squared error plus the costs of the mechanisms. The optimiser is Adam. With the same
+    arguments the result is the same on the same machine.
+
+    Parameters
+    ----------
+    world : World
+        Where batches come from: `Superposition`, `Activations`, or your own subclass of `World`.
+    dictionary : Dictionary, optional
+        Size, activation rule and initial weights; `Dictionary()` if not given.
+    mechanisms : sequence of Mechanism
+        What is added to training, each kind at most once. A `Relu`, `JumpRelu` or `Gated` dictionary needs `Sparsity`
+        to become sparse; `TopK`, `BatchTopK` and `Variational` do not.
+    training : Training, optional
+        Steps, batch size and learning rate; `Training()` if not given.
+    seeds : sequence of int, default (0, 1, 2, 3, 4)
+        One dictionary each; its seed draws its initial weights. All see the same batches, and each ends as it would
+        alone.
+
+    Returns
+    -------
+    Stack
+        The trained dictionaries, in the order of the seeds.
+
+    Examples
+    --------
+    >>> import unbraid as ub
+    >>> world = ub.Superposition(dimensions=32, n_features=48)
+    >>> training = ub.Training(steps=50, batch=64)
+    >>> stack = ub.fit(world, ub.Dictionary(d_sae=48), [ub.Sparsity(weight=0.15)], training, seeds=[0, 1])
+    >>> stack.members, stack.d_sae, stack.d_in
+    (2, 48, 32)
+    >>> scores = ub.score(stack, world, samples=1024)
+    >>> scores.values["mmcs"].shape
+    torch.Size([2])
+    """
+    if len(seeds) == 0:
+        raise UserError("fit was given no seeds; accepted: at least one, for example seeds=range(5)")
+    named = {_name(mechanism): stack_configs([mechanism] * len(seeds)) for mechanism in mechanisms}
+    if len(named) < len(mechanisms):
+        raise UserError("fit was given two mechanisms of one kind; accepted: each kind once")
+    training = stack_configs([training or Training()] * len(seeds))
+    state = State.start(dictionary or Dictionary(), world.dimensions, named, seeds)
+    for _ in train(state, inputs_of(world, training), training, named):
+        pass
+    return state.stack
+
+
+def _name(mechanism: Mechanism) -> str:
+    registered = [name for name, kind in MECHANISMS.items() if isinstance(mechanism, kind)]
+    return registered[0] if registered else type(mechanism).__name__

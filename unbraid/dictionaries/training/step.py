@@ -1,0 +1,153 @@
+"""One training step, on one page: everything that happens to a stack between two batches.
+
+signals → fire → encode → decode → costs → gradients → clip → Adam → unit rows → observe → edit
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch.nn.functional import normalize
+
+from unbraid.axes import Float, Tensor
+from unbraid.codes import Codes
+from unbraid.dictionaries.mechanisms.mechanism import (
+    Forward,
+    Mechanisms,
+    Memory,
+    Reset,
+    Signals,
+    check_signals,
+    gather_signals,
+)
+from unbraid.dictionaries.stack import Dictionary, Stack
+from unbraid.dictionaries.training.adam import Adam, clip_per_member, gradient_lengths
+from unbraid.dictionaries.training.config import Training
+from unbraid.schedule import Terms, check_finite, rate_factor
+
+
+@dataclass
+class State:
+    """Everything a training is, between two steps; saving its tensors and its step is enough to go on."""
+
+    stack: Stack
+    adam: Adam
+    memories: dict[str, Memory]
+    step: int = 0
+
+    @classmethod
+    def start(cls, dictionary: Dictionary, dimensions: int, mechanisms: Mechanisms, seeds: Sequence[int]) -> "State":
+        check_signals(mechanisms)
+        stack = Stack.start(dictionary, dimensions, seeds)
+        memories = {name: mechanism.start(stack) for name, mechanism in mechanisms.items()}
+        return cls(stack, Adam.start(stack.parameters()), memories)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Every tensor of the state by a flat name; the same storage, not copies."""
+        groups = {"stack": self.stack.tensors(), "mean": self.adam.mean, "square": self.adam.square}
+        groups |= {"age": self.adam.age} | {f"memory.{name}": memory for name, memory in self.memories.items()}
+        return {f"{group}.{name}": tensor for group, named in groups.items() for name, tensor in named.items()}
+
+
+@dataclass(frozen=True)
+class StepOutput:
+    """What a step reports: its costs, and how many features fired in a sample, on average."""
+
+    terms: Terms
+    l0: Float[Tensor, "m"]
+
+
+def step(state: State, x: Float[Tensor, "b d"], training: Training, mechanisms: Mechanisms) -> StepOutput:
+    """Advance `state` by one batch, in place. A cost that is not finite stops before anything changed."""
+    signals = gather_signals(mechanisms, state.memories, state.stack)
+
+    weights = state.stack.requires_grad_copy()
+    forward = run_forward(weights, x, mechanisms, signals)
+    terms = {"reconstruction": reconstruction_loss(forward, training), **rule_costs(forward, weights, training)}
+    for name, mechanism in mechanisms.items():
+        cost = mechanism.penalty(forward, weights, signals)
+        if cost is not None:
+            terms[name] = cost
+    check_finite({f"loss term '{name}'": cost for name, cost in terms.items()}, state.step)
+
+    named = weights.parameters()
+    total = torch.stack(list(terms.values())).sum()  # over members too: members never share a parameter
+    gradients = dict(zip(named, torch.autograd.grad(total, list(named.values())), strict=True))
+
+    apply_gradients(state, gradients, gradient_lengths(gradients), rates(state, training), training)
+    state.stack.remember(forward.fired.memory if forward.fired else {})
+    return conclude(state, forward.detached(), terms, mechanisms, signals)
+
+
+def rates(state: State, training: Training) -> Float[Tensor, "m"]:
+    """Each member's learning rate at this step."""
+    return torch.as_tensor(training.learning_rate).expand(state.stack.members) * rate_factor(state.step, training)
+
+
+@torch.no_grad()
+def apply_gradients(
+    state: State, gradients: dict[str, Tensor], lengths: Tensor, rate: Float[Tensor, "m"], training: Training
+) -> None:
+    """Clip, take Adam's step, and bring directions back to length one."""
+    check_finite({"gradient": lengths}, state.step)
+    if training.clip is not None:
+        clip_per_member(gradients, lengths, training.clip)
+    state.adam.update(state.stack.parameters(), gradients, rate)
+    state.stack.normalize()
+
+
+@torch.no_grad()
+def conclude(state: State, forward: Forward, terms: Terms, mechanisms: Mechanisms, signals: Signals) -> StepOutput:
+    """Let mechanisms observe and edit, and count the step."""
+    for name, mechanism in mechanisms.items():
+        state.memories[name] = mechanism.observe(forward, state.memories[name], state.stack, signals)
+    resets = [m.edit(forward, state.memories[name], state.stack, signals) for name, m in mechanisms.items()]
+    for reset in resets:
+        if reset is not None:
+            apply_reset(state, reset, mechanisms)
+    state.step += 1
+    return StepOutput({name: cost.detach() for name, cost in terms.items()}, forward.codes.l0().double().mean(-1))
+
+
+def run_forward(stack: Stack, x: Float[Tensor, "b d"], mechanisms: Mechanisms, signals: Signals) -> Forward:
+    fired = stack.activation.fire(stack.pre_activations(x), stack.tensors())
+    codes = encode(fired.codes, stack, mechanisms, signals)
+    seen = fired.seen and encode(fired.seen, stack, mechanisms, signals)
+    after = replace(fired, codes=codes, seen=seen)
+    return Forward(x, codes, stack.decode(codes), after, would_fire=fired.seen or fired.codes)
+
+
+def encode(codes: Codes, stack: Stack, mechanisms: Mechanisms, signals: Signals) -> Codes:
+    """What fires, of what would fire, after every mechanism that lowers or silences."""
+    for mechanism in mechanisms.values():
+        codes = mechanism.encode(codes, stack, signals)
+    return codes
+
+
+def rule_costs(forward: Forward, stack: Stack, training: Training) -> Terms:
+    """What the activation itself costs; `auxiliary` is the squared error of what the detached decoder must explain."""
+    fired = forward.fired
+    if fired is None or fired.again is None:
+        return fired.costs if fired else {}
+    again = Forward(forward.x, fired.again, stack.detached().decode(fired.again))
+    return {**fired.costs, "auxiliary": reconstruction_loss(again, training)}
+
+
+def reconstruction_loss(forward: Forward, training: Training) -> Float[Tensor, "m"]:
+    """Squared error of a sample: summed over dimensions, or their mean (`mean_square`, as published)."""
+    squares = (forward.reconstruction - forward.x).square()
+    return squares.mean((1, 2)) if training.reconstruction_loss == "mean_square" else squares.sum(2).mean(1)
+
+
+def apply_reset(state: State, reset: Reset, mechanisms: Mechanisms) -> None:
+    """A feature that starts anew is new to everyone: weights, moments, age, and every mechanism's memory."""
+    stack, anew = state.stack, reset.features
+    stack.encoder[anew], stack.decoder[anew] = reset.encoder[anew], normalize(reset.decoder[anew], dim=-1)
+    stack.encoder_bias[anew] = 0
+    for name, beginning in stack.activation.parameters(stack.members, stack.features).items():
+        stack.rule[name][anew] = beginning.to(stack.rule[name].dtype)[anew]
+    state.adam.forget(anew)
+    for name, mechanism in mechanisms.items():
+        for key, beginning in mechanism.start(stack).items():
+            if beginning.shape[:2] == anew.shape:
+                state.memories[name][key][anew] = beginning[anew]

@@ -1,0 +1,1 @@
+"""Score dictionaries: against planted truth, against factors, on a language model."""

@@ -1,0 +1,1 @@
+"""Evaluate dictionaries on a language model: the loss they recover, sparse probing, first-letter absorption."""

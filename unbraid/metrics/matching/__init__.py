@@ -1,0 +1,1 @@
+"""Concept–feature matching: which learned features tell which planted concepts, and how well."""

@@ -1,0 +1,396 @@
+"""Stages that learn dictionaries: train a stack, evaluate it, fit baselines.
+
+Train    log.jsonl, weights, tracking; training.json has the scores that only training knows
+Evaluate scores.json, tables.safetensors, normalization.safetensors; with planted factors also factors and features
+Fit      baselines are fitted and scored member by member, in one stage: fitting is quick
+"""
+
+from abc import ABC
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from unbraid.axes import Int, Tensor
+from unbraid.config import JsonDict
+from unbraid.dictionaries import Dictionary, Stack
+from unbraid.dictionaries.baselines import AnyBaseline, FittedBaseline
+from unbraid.dictionaries.mechanisms import Mechanism, PairOrthogonality
+from unbraid.dictionaries.training.config import Training
+from unbraid.dictionaries.training.fit import inputs_of, train
+from unbraid.dictionaries.training.step import State, StepOutput
+from unbraid.evaluation.dictionaries import Scores, score, shown_cosines
+from unbraid.evaluation.feature_pages import FactorResults, evaluate_factors
+from unbraid.evaluation.pair_stability import pair_stability
+from unbraid.members import stack_configs
+from unbraid.metrics import recovery
+from unbraid.pipeline.experiment import Samples
+from unbraid.pipeline.model_stages import CaptureActivations, ProbeFactors
+from unbraid.pipeline.stage import Context, Stage
+from unbraid.pipeline.tracker import Tracker, Tracking
+from unbraid.pipeline.training import Checkpoints, TrainingLoop, arrays, restore_weights
+from unbraid.schedule import rate_factor
+from unbraid.storage.checkpoints import read_log
+from unbraid.storage.files import Arrays, write_arrays, write_json
+from unbraid.worlds import AnyWorld, World
+
+SECONDS_PER_STEP, SECONDS_PER_MEMBER, SECONDS_PER_PRODUCT = 1e-3, 8e-4, 2.5e-10
+"""Of a training step: at least, for each member, and for each multiplication of the encoder's product.
+
+These and the following are guesses for the time left; `tests/pipeline/timings` has what stages really took.
+"""
+SECONDS_PER_CODE = 3e-8
+"""Of scoring: for each member, sample and feature."""
+SECONDS_PER_CODE_MATCHED = 6e-6
+"""The same, where features are also matched with the factors behind every token."""
+DENSE, NEAREST = 6.0, 0.1
+"""So many times as long matching takes where all features of a baseline fire at every token, or one does."""
+
+
+@dataclass(frozen=True)
+class BaselineCost:
+    """What a baseline costs: the seconds of a sample when it is fitted, and of its codes against sparse ones."""
+
+    seconds_per_sample: float = 2e-4
+    codes: float = 1.0
+
+
+BASELINE_COSTS = {
+    "kmeans": BaselineCost(1e-4, NEAREST),
+    "kmedoids": BaselineCost(1e-4, NEAREST),
+    "pca": BaselineCost(5e-5, DENSE),
+    "ica": BaselineCost(1.6e-3, DENSE),
+    "nmf": BaselineCost(5e-3, DENSE),
+    "random": BaselineCost(1e-5, DENSE),
+}
+
+
+@dataclass(frozen=True)
+class LearningStage(Stage, ABC):
+    """A stage that reads a world's inputs, or what was captured from a trained model."""
+
+    world: AnyWorld | None
+    captured: CaptureActivations | None
+
+    @property
+    def inputs(self) -> tuple[Stage, ...]:
+        return () if self.captured is None else (self.captured,)
+
+    @property
+    def side_by_side(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Dictionaries of a trained model's activations are small; those of a world keep all threads busy."""
+        return self.captured is not None
+
+    def opened_world(self, context: Context) -> World:
+        if self.captured is not None:
+            return self.captured.opened(context)
+        assert self.world is not None
+        return self.world
+
+    def world_config(self) -> JsonDict:
+        """What decides the inputs, beside the stages; where shards lie does not."""
+        if self.world is None:
+            assert self.captured is not None
+            return {"normalize": self.captured.capture.normalize}
+        return {name: value for name, value in self.world.to_dict().items() if name not in ("path", "capture")}
+
+
+@dataclass(frozen=True)
+class DictionaryMember:
+    """All that decides one dictionary of a stack, beside its inputs."""
+
+    dictionary: Dictionary
+    training: Training
+    mechanisms: dict[str, Mechanism]
+    seed: int
+
+    def to_dict(self) -> JsonDict:
+        mechanisms = {name: mechanism.to_dict() for name, mechanism in self.mechanisms.items()}
+        parts = {"dictionary": self.dictionary.to_dict(), "training": self.training.to_dict()}
+        return {**parts, "mechanisms": mechanisms, "seed": self.seed}
+
+
+@dataclass(frozen=True)
+class TrainStack(LearningStage):
+    """Train one stack of dictionaries."""
+
+    kind = "train-stack"
+
+    members: tuple[DictionaryMember, ...]
+    names: tuple[str, ...]
+    tracking: Tracking
+    checkpoints: Checkpoints
+    dimensions: int
+
+    @property
+    def config(self) -> JsonDict:
+        members = [member.to_dict() for member in self.members]
+        beside = {"tracking": self.tracking.to_dict(), "log_every": self.checkpoints.log_every}
+        return {"world": self.world_config(), "members": members, **beside}
+
+    @property
+    def steps(self) -> int:
+        return self.members[0].training.steps
+
+    @property
+    def seconds_per_step(self) -> float:
+        first = self.members[0]
+        products = first.dictionary.d_sae * self.dimensions * first.training.batch
+        return SECONDS_PER_STEP + len(self.members) * (SECONDS_PER_MEMBER + SECONDS_PER_PRODUCT * products)
+
+    def mechanisms(self) -> dict[str, Mechanism]:
+        """With the per-member hyper-parameters as tensors."""
+        return {name: stack_configs([m.mechanisms[name] for m in self.members]) for name in self.members[0].mechanisms}
+
+    def start(self) -> State:
+        seeds = [member.seed for member in self.members]
+        return State.start(self.members[0].dictionary, self.dimensions, self.mechanisms(), seeds)
+
+    def trained(self, context: Context) -> Stack:
+        """The stack as its training left it, laid out in memory as it was then."""
+        stack = self.start().stack
+        restore_weights(stack.tensors(), context.of(self))
+        return stack
+
+    def run(self, context: Context) -> None:
+        StackTraining(self, context).finish()
+        write_json(context.folder / "dictionary.json", self.members[0].dictionary.to_dict())
+
+
+class StackTraining(TrainingLoop[State, StepOutput]):
+    """The training of one stack of dictionaries."""
+
+    advice = "training.learning_rate and the scale of the inputs"
+
+    def __init__(self, stage: TrainStack, context: Context) -> None:
+        super().__init__(stage.key, stage.names, stage.checkpoints, context)
+        self.world = stage.opened_world(context)
+        self.training = stack_configs([member.training for member in stage.members])
+        self.steps = self.training.steps
+        self.mechanisms = stage.mechanisms()
+        self.state = stage.start()
+        self.tracker = Tracker(self.folder, self.world, stage.tracking, self.steps)
+
+    def train(self) -> Iterator[StepOutput]:
+        return train(self.state, inputs_of(self.world, self.training), self.training, self.mechanisms)
+
+    def log_line(self, output: StepOutput) -> JsonDict:
+        line = {
+            "step": self.state.step,
+            "rate_factor": rate_factor(self.state.step - 1, self.training),
+            "terms": {name: cost.tolist() for name, cost in output.terms.items()},
+            "l0": output.l0.tolist(),
+        }
+        if len(self.world.directions):
+            cosines = recovery.cosines(self.world.directions, self.state.stack.directions)
+            line["mmcs"] = recovery.mmcs(cosines).tolist()
+        return line
+
+    def after_step(self) -> None:
+        self.tracker.check(self.state.stack, self.state.step)
+
+    def side_files(self) -> list[Path]:
+        return self.tracker.files(self.state.step)
+
+    def weights(self) -> dict[str, Tensor]:
+        return self.state.stack.tensors()
+
+    def finish(self) -> None:
+        super().finish()
+        totals = {name: value.tolist() for name, value in self.tracker.conclude().items()}
+        values = totals | end_of_training(read_log(self.folder / "log.jsonl"))
+        write_json(self.folder / "training.json", {"values": values})
+
+
+def end_of_training(lines: Sequence[JsonDict]) -> dict[str, list[float]]:
+    """Each member's loss, all terms together, and the L0 of the codes it was trained with, at the last step: its line
+    is there however often others are logged. A mechanism may act on those codes, and not on the dictionary in use."""
+    last = lines[-1]
+    return {"loss": [sum(parts) for parts in zip(*last["terms"].values(), strict=True)], "training_l0": last["l0"]}
+
+
+@dataclass(frozen=True)
+class EvaluateStack(LearningStage):
+    """Score one trained stack: against the planted truth, or against the factors behind a model's activations."""
+
+    kind = "evaluate-stack"
+
+    training: TrainStack
+    probe: ProbeFactors | None
+    samples: int
+    shown: tuple[int, ...]
+    settings: tuple[str, ...]
+    """The setting of each member, as a string: members of one setting are compared with each other."""
+
+    @property
+    def config(self) -> JsonDict:
+        return {"samples": self.samples, "shown": self.shown, "settings": _numbered(self.settings)}
+
+    @property
+    def inputs(self) -> tuple[Stage, ...]:
+        return (*super().inputs, self.training, *(() if self.probe is None else (self.probe,)))
+
+    @property
+    def seconds_per_step(self) -> float:
+        members = self.training.members
+        per_code = SECONDS_PER_CODE if self.probe is None else SECONDS_PER_CODE_MATCHED
+        return 0.3 + per_code * self.samples * len(members) * members[0].dictionary.d_sae
+
+    def run(self, context: Context) -> None:
+        context.progress.status(f"{self.name}")
+        world, stack = self.opened_world(context), self.training.trained(context)
+        if world.normalization is not None:
+            write_arrays(context.folder / "normalization.safetensors", world.normalization.arrays())
+        scores = score(stack, world, self.samples)
+        tables = {**arrays(scores.tables), **self._cosine_tables(stack, world, scores)}
+        tables["probabilities"] = world.probabilities.numpy()
+        write_arrays(context.folder / "tables.safetensors", tables)
+        values = {name: value.tolist() for name, value in scores.values.items()}
+        stable, luck = self._pair_stability(stack, world)
+        factors = factor_results(stack, world, self, context)
+        card = {
+            "values": values | stable | factors.values,
+            "chance": scores.chance | luck | factors.chance,
+            "ceiling": scores.ceiling | factors.ceiling,
+        }
+        write_json(context.folder / "scores.json", card)
+
+    def _pair_stability(self, stack: Stack, world: World) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+        """Where pairs are selected, whether they are the same again."""
+        mechanism = self.training.mechanisms().get("pair_orthogonality")
+        if not isinstance(mechanism, PairOrthogonality):
+            return {}, {}
+        training, settings = self.training.members[0].training, _numbered(self.settings)
+        return pair_stability(stack, world, mechanism, settings, training.steps, training.batch)
+
+    def _cosine_tables(self, stack: Stack, world: World, scores: Scores) -> Arrays:
+        """The cosine matrix of the first member of each setting, where there is a truth."""
+        if not len(world.directions):
+            return {}
+        matched = scores.tables["match"]
+        return {f"cosines.{i}": shown_cosines(world, stack.directions[i], matched[i]) for i in self.shown}
+
+
+def factor_results(
+    dictionaries: Stack | Sequence[FittedBaseline],
+    world: World,
+    stage: "EvaluateStack | FitBaselines",
+    context: Context,
+) -> FactorResults:
+    """Scores against the factors behind a model's activations; nothing on a world."""
+    if stage.captured is None or stage.probe is None:
+        return FactorResults()
+    probe = stage.probe.made(context)
+    vocabulary = stage.captured.vocabulary
+    return evaluate_factors(dictionaries, world, stage.samples, probe, vocabulary, stage.shown, context.folder)
+
+
+def _numbered(settings: Sequence[str]) -> list[int]:
+    """Which members share a setting, whatever the settings are called."""
+    known = list(dict.fromkeys(settings))
+    return [known.index(setting) for setting in settings]
+
+
+@dataclass(frozen=True)
+class BaselineMember:
+    """All that decides one baseline, beside its inputs."""
+
+    baseline: AnyBaseline
+    samples: Samples
+    seed: int
+
+    def to_dict(self) -> JsonDict:
+        return {"baseline": self.baseline.to_dict(), "samples": self.samples.to_dict(), "seed": self.seed}
+
+
+@dataclass(frozen=True)
+class FitBaselines(LearningStage):
+    """Fit and score the baselines of one group, member by member."""
+
+    kind = "baseline"
+
+    members: tuple[BaselineMember, ...]
+    probe: ProbeFactors | None
+    samples: int
+    shown: tuple[int, ...]
+
+    @property
+    def config(self) -> JsonDict:
+        members = [member.to_dict() for member in self.members]
+        return {"world": self.world_config(), "members": members, "samples": self.samples, "shown": self.shown}
+
+    @property
+    def inputs(self) -> tuple[Stage, ...]:
+        return (*super().inputs, *(() if self.probe is None else (self.probe,)))
+
+    @property
+    def steps(self) -> int:
+        return len(self.members)
+
+    @property
+    def seconds_per_step(self) -> float:
+        """Of one member, about: to fit it and to score it."""
+        baseline = self.members[0].baseline
+        cost = BASELINE_COSTS.get(baseline.to_dict()["kind"], BaselineCost())
+        samples = sum(member.samples.n for member in self.members) / len(self.members)
+        per_code = SECONDS_PER_CODE if self.probe is None else SECONDS_PER_CODE_MATCHED * cost.codes
+        return 0.2 + cost.seconds_per_sample * samples + per_code * self.samples * baseline.n_components
+
+    def run(self, context: Context) -> None:
+        world = self.opened_world(context)
+        fits: list[tuple[FittedBaseline, Scores, Tensor]] = []
+        for position, member in enumerate(self.members):
+            if self.probe is None:  # else matching, which is most of the work, comes after the last
+                context.progress.advance(position)
+            fitted, seen = self._fit(member, world)
+            scores = score(fitted, world, self.samples)
+            fits.append((fitted, scores, seen))
+            line: dict[str, Any] = {"step": position + 1, "terms": {}}
+            line |= {name: scores.values[name].tolist() for name in ("mmcs", "l0") if name in scores.values}
+            context.progress.log(line)
+        self._write(context, world, *zip(*fits, strict=True))
+
+    def _fit(self, member: BaselineMember, world: World) -> tuple[FittedBaseline, Int[Tensor, "n"]]:
+        """The baseline on its samples, and in how many of them each true feature fired."""
+        batches = list(member.samples.batches(world))
+        seen = torch.stack([batch.truth.counts()[0] for batch in batches]).sum(0)
+        baseline = member.baseline.model_copy(update={"seed": member.seed})
+        return baseline.fit(torch.cat([batch.x for batch in batches])), seen
+
+    def _write(
+        self,
+        context: Context,
+        world: World,
+        fitted: tuple[FittedBaseline, ...],
+        scores: tuple[Scores, ...],
+        seen: tuple[Tensor, ...],
+    ) -> None:
+        directions = {f"directions.{index}": fit.directions[0].numpy() for index, fit in enumerate(fitted)}
+        write_arrays(context.folder / "weights.safetensors", directions)
+        tables: Arrays = {name: _padded([s.tables[name][0].numpy() for s in scores]) for name in scores[0].tables}
+        samples = [member.samples.n for member in self.members]
+        tables["seen"] = np.stack([counts.numpy() / n for counts, n in zip(seen, samples, strict=True)])
+        tables["probabilities"] = world.probabilities.numpy()
+        if len(world.directions):
+            tables["cosines.0"] = shown_cosines(world, fitted[0].directions[0], scores[0].tables["match"][0])
+        write_arrays(context.folder / "tables.safetensors", tables)
+        values = {name: [float(s.values[name][0]) for s in scores] for name in scores[0].values}
+        values["directions"] = [float(fit.features) for fit in fitted]
+        factors = factor_results(fitted, world, self, context)
+        card = {
+            "values": values | factors.values,
+            "chance": {name: [s.chance[name] for s in scores] for name in scores[0].chance} | factors.chance,
+            "ceiling": {name: [s.ceiling[name] for s in scores] for name in scores[0].ceiling} | factors.ceiling,
+        }
+        write_json(context.folder / "scores.json", card)
+
+
+def _padded(rows: list[np.ndarray]) -> np.ndarray:
+    """One row a member; where one is shorter because its data allow fewer directions, NaN after its end."""
+    longest = max(len(row) for row in rows)
+    if all(len(row) == longest for row in rows):
+        return np.stack(rows)
+    return np.stack([np.pad(row.astype(float), (0, longest - len(row)), constant_values=np.nan) for row in rows])

@@ -1,0 +1,264 @@
+"""Carry out stages on this machine: in this process, or in worker processes with one thread each.
+
+Small models keep no two threads busy, so many stages are made side by side. What is written is what one process would
+have written. A signal to the parent lets every worker finish its step and save, a second one ends them at once, and a
+worker whose parent is gone stops by itself. Each worker has a pipe of its own and no lock is shared: whoever is killed
+while holding one would leave the others waiting for ever. An executor never knows what a stage does.
+"""
+
+import multiprocessing
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from unbraid.config import JsonDict
+from unbraid.errors import Lost, UserError
+from unbraid.pipeline.stage import Stage, make
+from unbraid.progress import Progress, TaskProgress
+from unbraid.signals import NUMBERS, StopSignals
+from unbraid.storage.cache import Cache
+
+POLL_SECONDS = 0.2
+"""Between two looks at whether a signal came."""
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+"""What libraries read, when they are first imported, to know how many threads they may have."""
+
+
+def workers_for(stages: Sequence[Stage]) -> int:
+    """How many stages run side by side where any do."""
+    together = sum(stage.side_by_side for stage in stages)
+    return min(torch.get_num_threads(), together) if together > 1 else 1
+
+
+def execute(stages: Sequence[Stage], cache: Cache, progress: Progress, signals: StopSignals) -> None:
+    """Make these stages, inputs before what needs them; `progress` has been told of them in this order."""
+    todo = dict(enumerate(stages))
+    done: set[str] = set()
+    missing = {stage.key for stage in stages}
+    while todo:
+        ready = [index for index, stage in todo.items() if _is_ready(stage, missing, done)]
+        together = [index for index in ready if todo[index].side_by_side]
+        if len(together) > 1 and torch.get_num_threads() > 1:
+            pooled = {index: stage for index, stage in todo.items() if stage.side_by_side}
+            finished = _Coordinator(pooled, missing - done, cache, progress, signals).run(torch.get_num_threads())
+        else:
+            index = (together or ready)[0]
+            make(todo[index], cache, TaskProgress(progress, index), signals)
+            finished = [index]
+        for index in finished:
+            done.add(todo.pop(index).key)
+
+
+def _is_ready(stage: Stage, missing: set[str], done: set[str]) -> bool:
+    return all(other.key in done or other.key not in missing for other in stage.inputs)
+
+
+@dataclass
+class _Worker:
+    """A process, the pipe to it, and the stage it works on."""
+
+    process: SpawnProcess
+    pipe: Connection
+    index: int | None = None
+
+    def take(self, index: int | None, stage: Stage | None) -> None:
+        self.index = index
+        if index is not None:
+            with suppress(OSError):  # one that is gone is missed when it is listened to
+                self.pipe.send((index, stage))
+
+    def end(self) -> str:
+        """What became of a process whose pipe is closed."""
+        self.process.join()
+        code = self.process.exitcode or 0
+        memory = ", as happens when memory runs out" if code == -signal.SIGKILL else ""
+        return f"was killed by {signal.Signals(-code).name}{memory}" if code < 0 else f"ended with exit code {code}"
+
+
+@dataclass
+class _Coordinator:
+    """Hands stages out as they become ready, passes on what workers report, and keeps the first thing that failed."""
+
+    stages: dict[int, Stage]
+    missing: set[str]
+    """Keys that are not in the cache yet; a stage is ready when none of its inputs is among them."""
+    cache: Cache
+    progress: Progress
+    signals: StopSignals
+    workers: list[_Worker] = field(default_factory=list)
+    stop: Any = None
+    done: list[int] = field(default_factory=list)
+    problem: Exception | None = None
+
+    def run(self, most: int) -> list[int]:
+        """All that can be made side by side, at most so many at a time; the first that fails stops the others."""
+        context = multiprocessing.get_context("spawn")
+        self.stop = context.Value("i", 0, lock=False)
+        self._waiting = dict(self.stages)
+        with self.signals.patience():
+            try:
+                with _held_back(), _one_thread_each():
+                    for _ in range(min(most, len(self.stages))):
+                        ours, theirs = context.Pipe()
+                        arguments = (self.cache.path, theirs, self.stop, self.signals.resume_command)
+                        process = context.Process(target=work, args=arguments)
+                        process.start()
+                        theirs.close()  # so that the pipe is closed when the worker is gone
+                        self.workers.append(_Worker(process, ours))  # pyright: ignore[reportArgumentType]
+                self._listen()
+            except BaseException:
+                for worker in self.workers:
+                    worker.process.kill()
+                raise
+            finally:
+                self._dismiss()
+        if self.problem is not None:
+            raise self.problem
+        if self.signals.received is not None:
+            raise self.signals.stop(self.signals.received, f"with {len(self.done)} of {len(self.stages)} stages done")
+        return self.done
+
+    def _listen(self) -> None:
+        """Until no worker is busy and nothing more is ready."""
+        self._hand_out()
+        while busy := {worker.pipe: worker for worker in self.workers if worker.index is not None}:
+            self.stop.value = self.stop.value or self.signals.received or 0
+            for pipe in wait(list(busy), POLL_SECONDS):
+                self._receive(busy[pipe])  # pyright: ignore[reportArgumentType] (a pipe is what we wait for)
+            self._hand_out()
+
+    def _hand_out(self) -> None:
+        for worker in self.workers:
+            if worker.index is None and not self.stop.value and not self.problem:
+                ready = (index for index, stage in self._waiting.items() if _is_ready(stage, self.missing, set()))
+                if (index := next(ready, None)) is not None:
+                    worker.take(index, self._waiting.pop(index))
+
+    def _receive(self, worker: _Worker) -> None:
+        """Take in one message of a worker."""
+        what, *words = self._message(worker)
+        match what:
+            case "done":
+                assert worker.index is not None
+                self.done.append(worker.index)
+                self.missing.discard(self.stages[worker.index].key)
+                worker.take(None, None)
+            case "failed":
+                self.problem, self.stop.value = self.problem or words[0], self.stop.value or signal.SIGTERM
+                worker.take(None, None)
+            case _:
+                getattr(self.progress, what)(*words)
+
+    def _message(self, worker: _Worker) -> tuple[Any, ...]:
+        try:
+            return worker.pipe.recv()
+        except (EOFError, OSError):
+            assert worker.index is not None
+            name = self.stages[worker.index].name
+            kept = f"what was saved is kept; go on with: {self.signals.resume_command}"
+            return "failed", Lost(f"the process at work on '{name}' {worker.end()}; {kept}")
+
+    def _dismiss(self) -> None:
+        for worker in self.workers:
+            worker.pipe.close()
+        for worker in self.workers:
+            worker.process.join()
+
+
+@contextmanager
+def _held_back() -> Iterator[None]:
+    """Signals reach us when this is over, and never the processes started meanwhile: the parent tells them."""
+    resource_tracker.ensure_running()  # whoever starts first starts it, and it would let signals through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, NUMBERS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """The processes started in here have one thread in every library: more would only wait for each other."""
+    before = {name: os.environ.get(name) for name in THREADS}
+    os.environ.update(dict.fromkeys(THREADS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
+
+
+class _PipeProgress(Progress):
+    """In a worker: passes everything on to the parent, and takes over its signal."""
+
+    def __init__(self, pipe: Connection, stop: Any, signals: StopSignals) -> None:
+        super().__init__()
+        self._pipe, self._stop, self._signals = pipe, stop, signals
+
+    def begin(self, index: int, step: int) -> None:
+        self._signals.received = self._stop.value or None
+        _send(self._pipe, "begin", index, step)
+
+    def advance(self, index: int, step: int) -> None:
+        self._signals.received = self._stop.value or None
+        _send(self._pipe, "advance", index, step)
+
+    def log(self, index: int, line: JsonDict) -> None:
+        _send(self._pipe, "log", index, line)
+
+    def note(self, words: str, last: bool = False) -> None:
+        _send(self._pipe, "note", words, last)
+
+    def status(self, words: str) -> None:
+        _send(self._pipe, "status", words)
+
+    def say(self, sentence: str) -> None:
+        _send(self._pipe, "say", sentence)
+
+
+def _send(pipe: Connection, *words: object) -> None:
+    try:
+        pipe.send(words)
+    except OSError:
+        os._exit(1)  # nobody listens any more
+
+
+def work(cache: Path, pipe: Connection, stop: Any, resume_command: str) -> None:
+    """What a worker does: one stage after the other, as it is told to, until the pipe is closed."""
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    torch.set_num_threads(1)
+    while True:
+        try:
+            index, stage = pipe.recv()
+        except (EOFError, OSError):
+            return
+        signals = StopSignals(resume_command)
+        try:
+            make(stage, Cache(cache), TaskProgress(_PipeProgress(pipe, stop, signals), index), signals)
+        except (UserError, OSError, MemoryError) as problem:
+            _send(pipe, "failed", problem)
+        except Exception:
+            _send(pipe, "failed", RuntimeError(traceback.format_exc()))
+        else:
+            _send(pipe, "done")
+
+
+def _leave_with_parent() -> None:
+    """A worker whose parent is gone has nobody to work for, and may stand in the way of whoever resumes the run."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "a worker is always started by a parent"
+    parent.join()
+    os._exit(1)

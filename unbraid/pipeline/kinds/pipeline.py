@@ -1,0 +1,126 @@
+"""The pipeline: train a model on stories, capture its activations, learn dictionaries of them, score these.
+
+Reads [world] (stories), [model] with its training and evaluation, [constraints], [activations] (what is captured),
+[dictionary] [training] [mechanisms] or [baseline] [samples], and [evaluation] [checkpoints]. Cases may replace the
+dictionary by a baseline. Dictionaries are scored against the factors behind every token.
+"""
+
+from functools import cached_property
+from typing import ClassVar, Literal, Self
+
+from pydantic import model_validator
+
+from unbraid.config import JsonDict, task_of
+from unbraid.errors import UserError
+from unbraid.metrics.catalog import METRICS
+from unbraid.pipeline.capture_model import ActivationsConfig, check_site, site_width
+from unbraid.pipeline.experiment import MemberStack, total_memory
+from unbraid.pipeline.kinds.dictionaries import LearnsDictionaries
+from unbraid.pipeline.kinds.models import TrainsModels
+from unbraid.pipeline.model_stages import CaptureActivations, EvaluateModels, ProbeFactors, TrainModels
+from unbraid.pipeline.stage import Stage
+from unbraid.pipeline.tracker import Tracking
+from unbraid.storage.cache import Cache
+from unbraid.storage.files import read_json, write_json
+from unbraid.storage.runs import Run
+from unbraid.worlds.stories import Stories
+
+FEWEST_SAMPLES = 200
+OF_THE_MODEL = tuple(name for name, metric in METRICS.items() if metric.scope == "model")
+"""Scores of a model that stand beside those of what was learned from it."""
+
+
+class PipelineExperiment(LearnsDictionaries, TrainsModels):
+    """A model on stories, and dictionaries of its activations."""
+
+    swept: ClassVar[tuple[str, ...]] = (
+        *("seed", "world", "model", "constraints", "activations"),
+        *("dictionary", "training", "mechanisms", "baseline", "samples"),
+    )
+    sections: ClassVar[tuple[str, ...]] = (
+        *("pipeline_summary", "factor_recovery", "equal_accuracy", "concept_matching", "disentanglement"),
+        *("feature_cards", "training_curves_by_row", "all_scores", "differences"),
+    )
+
+    kind: Literal["pipeline"]
+    """What kind of experiment this is."""
+    world: Stories = Stories()  # pyright: ignore[reportIncompatibleVariableOverride]
+    """The stories, and the questions about them."""
+    activations: ActivationsConfig = ActivationsConfig()
+    """Where in the model to look, and on how many stories."""
+
+    @model_validator(mode="after")
+    def check_pipeline(self) -> Self:
+        if self.evaluation.language_model is not None:
+            raise ValueError("evaluation.language_model was given; accepted in a pipeline: evaluation.samples alone")
+        if self.evaluation.samples < FEWEST_SAMPLES:
+            raise ValueError(
+                f"evaluation.samples is {self.evaluation.samples}, too few tokens to tell concepts by; accepted: "
+                f"{FEWEST_SAMPLES} or more in a pipeline"
+            )
+        try:
+            check_site(self.activations, self.model)
+        except UserError as problem:
+            raise ValueError(str(problem)) from None
+        return self
+
+    @property
+    def leading(self) -> str:
+        return "phi"
+
+    @cached_property
+    def dimensions(self) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return site_width(self.model, self.world, self.activations.site)  # pyright: ignore[reportArgumentType] (frozen)
+
+    def replicate(self) -> str:
+        return f"{self.world.seed}/{self.model.seed}/{self.seed}"
+
+    def comparable(self, setting: JsonDict) -> JsonDict:
+        """With cases, all else must be alike, as the dictionary's size; without, the task."""
+        if "case" in setting:
+            return {path: value for path, value in setting.items() if path != "case"}
+        return task_of(setting)
+
+    def memory(self) -> int:
+        """The dimensions of activations are known from the model, which must fit first."""
+        model = self.model_memory()
+        return model if model > total_memory() else max(model, self.member_memory())
+
+    def smaller(self) -> str:
+        return TrainsModels.smaller(self) if self.model_memory() > total_memory() else LearnsDictionaries.smaller(self)
+
+    def source_key(self) -> str:
+        return self._model().key
+
+    def stages(self, stack: MemberStack) -> tuple[Stage, ...]:
+        captured = CaptureActivations(f"{self._model_name} · capturing", self._model(), self.activations)
+        probe = ProbeFactors(f"{self._model_name} · probing", captured, self.evaluation.samples)
+        return (*self.learning_stages(stack, None, captured, probe, Tracking()), self._evaluated())
+
+    def copied(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+        return stages[:-1]
+
+    def collect(self, run: Run, stack: MemberStack, cache: Cache) -> None:
+        """Beside the scores of a stack those of the model it learned from, the same for every member."""
+        scores = read_json(cache.folder(self._evaluated().key) / "scores.json")
+        kept = {
+            part: {name: values[name] * len(stack.members) for name in OF_THE_MODEL if name in values}
+            for part, values in scores.items()
+        }
+        write_json(run.stack(stack.index) / "model.json", kept)
+
+    @property
+    def _model_name(self) -> str:
+        return f"model {self.world.task} · seed {self.world.seed}/{self.model.seed}"
+
+    def _model(self) -> TrainModels:
+        return TrainModels(
+            name=f"{self._model_name} · training",
+            world=self.world,
+            members=(self.model_member(self.model.seed),),
+            names=(self._model_name,),
+            checkpoints=self.checkpoints,
+        )
+
+    def _evaluated(self) -> EvaluateModels:
+        return EvaluateModels(f"{self._model_name} · evaluation", self._model(), self.model.evaluation, (0,))

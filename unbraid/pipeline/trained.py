@@ -1,0 +1,107 @@
+"""What a finished run has trained, read back to be used: dictionaries and models."""
+
+from pathlib import Path
+
+import torch
+from pydantic import TypeAdapter
+
+from unbraid.activations.normalization import Normalization
+from unbraid.dictionaries import Dictionary, Stack
+from unbraid.dictionaries.folding import fold
+from unbraid.errors import UserError
+from unbraid.models import AnyModel, Models, models_of
+from unbraid.storage.files import read_arrays, read_json, read_object
+from unbraid.storage.runs import Run
+
+
+def load_stack(path: str | Path, index: int = 0) -> Stack:
+    """Read the trained dictionaries of a finished run.
+
+    Dictionaries that were trained on captured activations take and return raw activations: the normalization is folded
+    into their weights.
+
+    Parameters
+    ----------
+    path : str or Path
+        The run directory, as `runs/first`.
+    index : int, default 0
+        Which of its stacks; `unbraid show --json` lists the stack of every member.
+
+    Returns
+    -------
+    Stack
+        All members of that stack.
+
+    Examples
+    --------
+    After `unbraid run quickstart --name first`:
+
+    >>> import unbraid as ub
+    >>> ub.load_stack("runs/first").members  # doctest: +SKIP
+    10
+
+    A path without a run is refused:
+
+    >>> ub.load_stack("runs/absent")
+    Traceback (most recent call last):
+    ...
+    unbraid.errors.UserError: runs/absent: there is no such run directory; accepted: one that `unbraid list` shows
+    """
+    run = Run.open(Path(path))
+    run.check_finished()
+    folder = run.stack(index)
+    if not (folder / "dictionary.json").is_file():
+        raise UserError(f"{path} holds no trained dictionaries in stack {index}; accepted: a run that trains some")
+    with run.advice():
+        return read_stack(folder)
+
+
+def read_stack(folder: Path, normalized: Path | None = None) -> Stack:
+    """The dictionaries in the folder of a stack; `normalized` is where their normalization is, if elsewhere."""
+    arrays = {name: torch.from_numpy(array) for name, array in read_arrays(folder / "weights.safetensors").items()}
+    dictionary = Dictionary.model_validate(read_json(folder / "dictionary.json"))
+    stack = Stack.of(arrays, dictionary.activation)
+    path = (normalized or folder) / "normalization.safetensors"
+    return fold(stack, Normalization.from_arrays(read_arrays(path))) if path.is_file() else stack
+
+
+def load_models(path: str | Path, index: int = 0) -> Models:
+    """Read the trained models of a finished run.
+
+    Parameters
+    ----------
+    path : str or Path
+        The run directory of a run that trains models on stories or text.
+    index : int, default 0
+        Which of its stacks; `unbraid show --json` lists the stack of every member.
+
+    Returns
+    -------
+    Models
+        All members of that stack.
+
+    Examples
+    --------
+    After `unbraid run head-constraints/constraints --name heads`:
+
+    >>> import unbraid as ub
+    >>> models = ub.load_models("runs/heads")  # doctest: +SKIP
+
+    A path without a run is refused:
+
+    >>> ub.load_models("runs/absent")
+    Traceback (most recent call last):
+    ...
+    unbraid.errors.UserError: runs/absent: there is no such run directory; accepted: one that `unbraid list` shows
+    """
+    run = Run.open(Path(path))
+    run.check_finished()
+    folder = run.stack(index)
+    if not (folder / "architecture.json").is_file():
+        raise UserError(f"{path} holds no models in stack {index}; accepted: a run on stories or text, stacks from 0")
+    with run.advice():
+        card = read_object(folder / "architecture.json", "model", "length", "seeds")
+        saved = read_arrays(folder / "weights.safetensors")
+    weights = {name: torch.from_numpy(array) for name, array in saved.items()}
+    model = TypeAdapter(AnyModel).validate_python(card["model"])
+    return models_of(model, card["length"], card["seeds"], weights)

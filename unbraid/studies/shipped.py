@@ -1,0 +1,46 @@
+"""The configurations that ship, found by path or by name.
+
+A name is the path inside `configs/` without its ending: `superposition/grid`, `quickstart`.
+"""
+
+from pathlib import Path
+
+from unbraid.config import suggest
+from unbraid.config.renamed import current_name
+from unbraid.errors import UserError
+
+PACKAGE = Path(__file__).parents[1]
+
+
+def shipped() -> dict[str, Path]:
+    """Every configuration that ships, by its name. In an installed package they lie inside it, in a checkout beside."""
+    inside = PACKAGE / "configs"
+    folder = inside if inside.is_dir() else PACKAGE.parent / "configs"
+    return {path.relative_to(folder).with_suffix("").as_posix(): path for path in sorted(folder.rglob("*.toml"))}
+
+
+def find_config(text: str) -> Path:
+    """A file by its path, or a configuration that ships by its name or by `configs/NAME.toml`."""
+    configs, path = shipped(), Path(text)
+    name = text.removeprefix("configs/").removesuffix(".toml") if text.startswith("configs/") else text
+    if path.exists() and (path.is_file() or name not in configs):
+        return path
+    if name in configs:
+        return configs[name]
+    if (now := current_name(name.removesuffix(".toml"))) in configs:
+        raise UserError(f"the configuration `{text}` is now `{now}`")
+    raise UserError(f"{text}: there is no such file, nor a configuration of that name; {_suggestion(name, configs)}")
+
+
+def config_name(path: Path) -> str:
+    """The name of a configuration that ships; of any other file its stem."""
+    names = {shipped_path: name for name, shipped_path in shipped().items()}
+    return names.get(path, path.stem)
+
+
+def _suggestion(name: str, configs: dict[str, Path]) -> str:
+    """`grid` alone is not accepted, since another study may have a `grid` tomorrow; but it says what is meant."""
+    same_stem = [f"'{full}'" for full, path in configs.items() if path.stem == Path(name).stem]
+    if same_stem:
+        return f"did you mean {' or '.join(same_stem)}? accepted: {', '.join(configs)}"
+    return suggest(name, configs)

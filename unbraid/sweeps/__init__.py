@@ -1,1 +1,0 @@
-"""From one configuration to many members, which of them train together, and carrying it out."""
