@@ -327,7 +327,7 @@ def diagnose(
 
 def main() -> None:
     """The console script: whatever goes wrong, the user reads one sentence."""
-    gc.set_threshold(100_000)  # imports and pictures make many objects and few cycles: looking for these took a second
+    gc.set_threshold(100_000)  # imports and figures make many objects and few cycles: looking for these took a second
     for output in (sys.stdout, sys.stderr):
         if isinstance(output, io.TextIOWrapper):
             output.reconfigure(errors="replace")  # a terminal without our letters gets question marks

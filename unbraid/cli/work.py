@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from unbraid.activations.capture import CaptureConfig, capture_missing
 from unbraid.config import JsonDict
@@ -14,8 +15,10 @@ from unbraid.progress import OneOfMany, Progress, for_terminal
 from unbraid.reports.page import write_report
 from unbraid.signals import StopSignals
 from unbraid.storage.runs import Run
-from unbraid.studies.claims import Claim
-from unbraid.studies.plans import Study, study_config
+
+if TYPE_CHECKING:
+    from unbraid.studies.claims import Claim
+    from unbraid.studies.plans import Study
 
 
 def finish(
@@ -44,15 +47,17 @@ def _capture_with(resume_command: str, quiet: bool) -> Callable[[CaptureConfig, 
     return capture
 
 
-def capture_for(claims: Sequence[Claim], scale: str, resume_command: str, quiet: bool) -> None:
+def capture_for(claims: Sequence["Claim"], scale: str, resume_command: str, quiet: bool) -> None:
     """Capture what the studies of these claims need; what cannot be made here is left to the ledger."""
+    from unbraid.studies.plans import study_config
+
     studies = {(claim.study, claim.overrides.get(scale)): study_config(claim, scale) for claim in claims}
     for data, path in studies.values():
         with suppress(Missing):
             expand_and_capture(data, str(path), resume_command, quiet)
 
 
-def work_through(studies: Sequence[Study], resume_command: str, quiet: bool) -> None:
+def work_through(studies: Sequence["Study"], resume_command: str, quiet: bool) -> None:
     """Do what is left of several studies, shown as one work."""
     with for_terminal(quiet) as whole:
         opened = [(study.open_run(), study.plan) for study in studies]

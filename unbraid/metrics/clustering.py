@@ -8,7 +8,6 @@ clusters = how many HDBSCAN finds, the leaves of its tree, and the share of poin
 """
 
 import numpy as np
-from scipy.spatial import ConvexHull, Delaunay, cKDTree  # pyright: ignore[reportAttributeAccessIssue]
 
 from unbraid.axes import Float
 
@@ -38,6 +37,8 @@ def occupancy_entropy(points: Points, low: Float[np.ndarray, "2"], extent: float
 
 def hopkins(points: Points, rng: np.random.Generator) -> float:
     """½ for uniform points, towards 1 for clusters; a tenth of the points is drawn."""
+    from scipy.spatial import cKDTree  # pyright: ignore[reportAttributeAccessIssue]
+
     tree, amount = cKDTree(points), max(1, len(points) // 10)
     from_anywhere = tree.query(uniform_in_hull(points, amount, rng))[0]
     chosen = points[rng.choice(len(points), amount, replace=False)]
@@ -59,6 +60,8 @@ def clusters(points: Points) -> tuple[int, float]:
 
 def uniform_in_hull(points: Points, amount: int, rng: np.random.Generator) -> Float[np.ndarray, "amount 2"]:
     """Uniform in the convex hull: a triangle of it by its area, then a place in the triangle."""
+    from scipy.spatial import ConvexHull, Delaunay  # only embeddings ask, and every command would wait for it
+
     corners = points[ConvexHull(points).vertices].astype(float)
     triangles = corners[Delaunay(corners).simplices]
     first, second = triangles[:, 1] - triangles[:, 0], triangles[:, 2] - triangles[:, 0]

@@ -18,6 +18,7 @@ then paired over seeds, with an interval. Where no L0 is shared there is no comp
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import ndtr, stdtrit
@@ -58,10 +59,16 @@ def estimate(values: Sequence[float]) -> Estimate:
     n, kept = len(values), np.asarray(values, dtype=float)
     if n < 2 or not np.isfinite(kept).all():
         return Estimate(float(kept.mean()) if n else float("nan"), None)
-    tail = ndtr(-np.sqrt(n / (n - 1)) * stdtrit(n - 1, 0.975))
-    draws = np.random.default_rng(0).integers(0, n, (RESAMPLES, n))
+    tail, draws = _resampling(n)
     low, high = np.quantile(kept[draws].mean(1), [tail, 1 - tail])
     return Estimate(float(kept.mean()), (float(low), float(high)))
+
+
+@lru_cache(maxsize=8)
+def _resampling(n: int) -> tuple[float, np.ndarray]:
+    """The tail that is cut off on either side, and which values make up each resample; a run asks hundreds of times."""
+    tail = ndtr(-np.sqrt(n / (n - 1)) * stdtrit(n - 1, 0.975))
+    return float(tail), np.random.default_rng(0).integers(0, n, (RESAMPLES, n))
 
 
 def paired_difference(ours: Mapping[str, float], reference: Mapping[str, float]) -> Difference:

@@ -18,7 +18,6 @@ change     1 - cos(direction of its entry before, direction of its entry now)
 
 import numpy as np
 import torch
-from scipy.optimize import linear_sum_assignment
 
 from unbraid.axes import Float, Int, Tensor
 from unbraid.metrics.catalog import FOUND
@@ -61,6 +60,8 @@ def expected_best(entries: int, dimensions: int) -> float:
 
 def match(cosine: Float[Tensor, "m n f"]) -> Int[Tensor, "m n"]:
     """The learned feature each true feature is matched with, one to one; -1 where a small dictionary has none left."""
+    from scipy.optimize import linear_sum_assignment  # takes a tenth of a second, and only scoring asks
+
     matched = torch.full(cosine.shape[:2], -1, dtype=torch.long)
     for member, table in enumerate(cosine.double().numpy()):
         true, learned = linear_sum_assignment(table, maximize=True)

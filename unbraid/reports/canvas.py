@@ -234,5 +234,5 @@ def png(figure: MatplotlibFigure) -> bytes:
     buffer = io.BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)  # a run may be named in any script
-        FigureCanvasAgg(figure).print_png(buffer)  # `savefig` draws twice
+        FigureCanvasAgg(figure).print_png(buffer, pil_kwargs={"compress_level": 3})  # `savefig` draws twice
     return buffer.getvalue()

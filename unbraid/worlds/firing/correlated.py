@@ -20,8 +20,6 @@ from typing import Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
-from scipy.linalg import eigvalsh
-from scipy.linalg.blas import dtrmm  # pyright: ignore[reportAttributeAccessIssue]
 from scipy.special import ndtr, ndtri
 
 from unbraid.randomness import stream
@@ -91,6 +89,8 @@ class Correlated(Firing):
 
 def covariance(n_features: int, seed: int) -> np.ndarray:
     """C, always the same for a world's seed."""
+    from scipy.linalg import eigvalsh  # every command would wait for it, and only these worlds ask
+
     uniform = stream(seed, "covariance").random((n_features, n_features))
     symmetric = (uniform + uniform.T) / 2
     least = eigvalsh(symmetric, subset_by_index=(0, 0))[0]
@@ -137,6 +137,8 @@ class CopulaSampler(Sampler):
         return np.asfortranarray(np.linalg.cholesky(matrix / np.outer(scale, scale)))
 
     def _latents(self, rng: np.random.Generator, samples: int) -> np.ndarray:
+        from scipy.linalg.blas import dtrmm  # pyright: ignore[reportAttributeAccessIssue]
+
         shared = rng.standard_normal((samples, self.mixing.shape[1]))
         if not self.rank:
             return dtrmm(1.0, self.mixing, shared.T, lower=1).T  # half the work of a product with a square matrix
