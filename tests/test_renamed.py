@@ -10,13 +10,12 @@ import pytest
 from tests.test_cli import TINY, unbraid
 from unbraid.cli.group import COMMANDS, OPTIONS
 from unbraid.config import Config, read_toml
-from unbraid.config.renamed import CONFIGS, SOURCES
 from unbraid.config.sweep import at_path, flatten, merge
 from unbraid.errors import UserError
 from unbraid.pipeline.expand import expand
 from unbraid.pipeline.kinds import KINDS
 from unbraid.studies.ledger import CLAIMS, find_claims
-from unbraid.studies.shipped import find_config, shipped
+from unbraid.studies.shipped import CONFIGS, SOURCES, find_config, shipped
 
 KIND = {
     "dictionaries": "",

@@ -36,7 +36,7 @@ def quick_runs() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("unbraid.reports.page.draw", draw_data)
         patch.setattr(os, "fsync", lambda handle: None)
-        patch.setattr("unbraid.storage.environment._commit", lambda: None)
+        patch.setattr("unbraid.storage.runs._commit", lambda: None)
         patch.setattr(ledger, "CLAIMS", claim())
         yield
 

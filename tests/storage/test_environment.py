@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from unbraid.storage.environment import PACKAGES, environment
 from unbraid.storage.files import Damaged, write_sealed
-from unbraid.storage.runs import Run
+from unbraid.storage.runs import PACKAGES, Run, environment
 
 FACTS = {"kind": "dictionaries", "leading": "mmcs", "sections": []}
 

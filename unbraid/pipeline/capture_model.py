@@ -94,10 +94,6 @@ def capture_model(
     return Shards.open(folder)
 
 
-def is_captured(folder: Path) -> bool:
-    return (folder / MANIFEST).is_file() and read_manifest(folder).is_finished
-
-
 @cache
 def site_width(model: ModelConfig, world: Stories, site: str) -> int:
     """How many numbers a token has at a site of such a model."""

@@ -47,13 +47,18 @@ def load_stack(path: str | Path, index: int = 0) -> Stack:
     ...
     unbraid.errors.UserError: runs/absent: there is no such run directory; accepted: one that `unbraid list` shows
     """
+    run = _finished_run(path, index, "dictionary.json", "trained dictionaries", "a run that trains some")
+    with run.advice():
+        return read_stack(run.stack(index))
+
+
+def _finished_run(path: str | Path, index: int, file: str, contents: str, accepted: str) -> Run:
+    """A finished run whose stack of this index has this file."""
     run = Run.open(Path(path))
     run.check_finished()
-    folder = run.stack(index)
-    if not (folder / "dictionary.json").is_file():
-        raise UserError(f"{path} holds no trained dictionaries in stack {index}; accepted: a run that trains some")
-    with run.advice():
-        return read_stack(folder)
+    if not (run.stack(index) / file).is_file():
+        raise UserError(f"{path} holds no {contents} in stack {index}; accepted: {accepted}")
+    return run
 
 
 def read_stack(folder: Path, normalized: Path | None = None) -> Stack:
@@ -94,11 +99,8 @@ def load_models(path: str | Path, index: int = 0) -> Models:
     ...
     unbraid.errors.UserError: runs/absent: there is no such run directory; accepted: one that `unbraid list` shows
     """
-    run = Run.open(Path(path))
-    run.check_finished()
+    run = _finished_run(path, index, "architecture.json", "models", "a run on stories or text, stacks from 0")
     folder = run.stack(index)
-    if not (folder / "architecture.json").is_file():
-        raise UserError(f"{path} holds no models in stack {index}; accepted: a run on stories or text, stacks from 0")
     with run.advice():
         card = read_object(folder / "architecture.json", "model", "length", "seeds")
         saved = read_arrays(folder / "weights.safetensors")

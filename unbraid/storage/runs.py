@@ -16,12 +16,15 @@ Weights and state are safetensors, everything else is text; nothing is pickled.
 
 import json
 import os
+import platform
 import shlex
 import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -29,7 +32,6 @@ from filelock import FileLock, Timeout
 from unbraid.config import JsonDict, read_toml, suggest
 from unbraid.errors import UserError
 from unbraid.storage.checksums import check_complete, is_among, is_sealed, resealing, seal, verify
-from unbraid.storage.environment import environment
 from unbraid.storage.files import (
     CHECKSUMS,
     Damaged,
@@ -49,6 +51,8 @@ BEGUN_WITH = ("run.json", "config.toml", "environment.json", "status.json")
 """What a run begins with; nothing can make these files again."""
 DERIVED = ("report.html", "figures")
 """What `unbraid report` makes of the rest, as often as it is asked to."""
+
+PACKAGES = ("unbraid", "torch", "numpy", "scipy", "safetensors", "pydantic")
 
 
 @dataclass(frozen=True)
@@ -349,3 +353,33 @@ def find_run(text: str, parent: Path, to_finish: bool = False) -> Run:
     raise UserError(
         f"there is no run '{text}' here or in {parent}; {suggest(text, [run.name for run in all_runs(parent)])}"
     )
+
+
+def environment() -> JsonDict:
+    """What a result may depend on beyond its configuration: versions, machine, threads, the commit of the code."""
+    import torch  # here, because listing and reporting need no torch
+
+    return {
+        "python": platform.python_version(),
+        "machine": platform.platform(),
+        "packages": {name: metadata.version(name) for name in PACKAGES},
+        "threads": torch.get_num_threads(),
+        "commit": _commit(),
+    }
+
+
+def _commit() -> str | None:
+    """The commit of the code that runs, with `+` if it was changed since; None outside a checkout."""
+    here = Path(__file__).parent.parent
+
+    def git(*words: str) -> str | None:
+        try:
+            done = subprocess.run(["git", "-C", here, *words], capture_output=True, text=True, timeout=10, check=False)
+        except OSError:
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    if git("ls-files", "--error-unmatch", "__init__.py") is None:
+        return None
+    commit = git("rev-parse", "HEAD")
+    return f"{commit}+" if commit and git("status", "--porcelain", "--", str(here)) else commit

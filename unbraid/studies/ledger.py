@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from unbraid.config import JsonDict, suggest
-from unbraid.config.renamed import current_name
 from unbraid.errors import UserError
 from unbraid.storage.files import json_bytes, read_json, write_bytes
 from unbraid.storage.runs import Run
 from unbraid.studies.claims import Claim, Part, load_claims
 from unbraid.studies.plans import Study, plan_study
 from unbraid.studies.results import Results
+from unbraid.studies.shipped import current_name
 from unbraid.studies.verdicts import combine_verdicts
 
 CLAIMS = load_claims()

@@ -6,10 +6,18 @@ A name is the path inside `configs/` without its ending: `superposition/grid`, `
 from pathlib import Path
 
 from unbraid.config import suggest
-from unbraid.config.renamed import current_name
 from unbraid.errors import UserError
 
 PACKAGE = Path(__file__).parents[1]
+SOURCES = {"000": "head-constraints", "001": "gauge", "002": "superposition", "003": "mechanisms"}
+"""The source studies by the numbers that they had."""
+CONFIGS = {
+    "003-ladder": "mechanisms/ablation",
+    "line": "pipeline/demo",
+    "line-architectures": "pipeline/architectures",
+    "line-dropout": "pipeline/dropout",
+}
+"""Configurations of which more than the number was renamed."""
 
 
 def shipped() -> dict[str, Path]:
@@ -30,6 +38,12 @@ def find_config(text: str) -> Path:
     if (now := current_name(name.removesuffix(".toml"))) in configs:
         raise UserError(f"the configuration `{text}` is now `{now}`")
     raise UserError(f"{text}: there is no such file, nor a configuration of that name; {_suggestion(name, configs)}")
+
+
+def current_name(name: str) -> str | None:
+    """The name that a configuration that ships or a claim has now; None where this was never the name of one."""
+    number, _, rest = name.partition("-")
+    return CONFIGS.get(name) or (f"{SOURCES[number]}/{rest}" if number in SOURCES and rest else None)
 
 
 def config_name(path: Path) -> str:

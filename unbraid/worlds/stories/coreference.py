@@ -55,10 +55,6 @@ class Coreference(Task):
         return (named, *[any_of] * (STATEMENTS - 1), (ASK,)) * self.rounds
 
     @property
-    def answers(self) -> tuple[str, ...]:
-        return self.names["place"]
-
-    @property
     def factors(self) -> dict[str, tuple[str, ...]]:
         people, places = self.names["person"], self.names["place"]
         return {
@@ -74,7 +70,7 @@ class Coreference(Task):
 
     @property
     def askable(self) -> list[str]:
-        return [f"place of {person}" for person in self.names["person"]]
+        return self.places_of_people
 
     @property
     def n_uniforms(self) -> int:

@@ -63,14 +63,10 @@ class Counting(Task):
             "person": people,
             "act": ACTS,
             "place": places,
-            **dict.fromkeys(self._places, (*places, "outside")),
+            **dict.fromkeys(self.places_of_people, (*places, "outside")),
             **dict.fromkeys(self.askable, self.answers),
             "answer": self.answers,
         }
-
-    @property
-    def _places(self) -> list[str]:
-        return [f"place of {person}" for person in self.names["person"]]
 
     @property
     def askable(self) -> list[str]:
@@ -83,7 +79,7 @@ class Counting(Task):
     def generate(self, story: Story) -> None:
         count, outside = STATEMENTS * self.rounds, self.places
         for_act, for_person, for_place, for_question = np.split(story.uniforms, [count, 2 * count, 3 * count])
-        place_of, count_in = story.track(self._places), story.track(self.askable)
+        place_of, count_in = story.track(self.places_of_people), story.track(self.askable)
         last_visit = story.table(self.people, self.places)
         for n in range(count):
             inside = (place_of.values >= 0) & (place_of.values < outside)
@@ -138,16 +134,12 @@ class Ratio(Task):
             "line": LINES,
             "person": self.names["person"],
             "act": ACTS,
-            **dict.fromkeys(self._places, ("inside", "outside")),
+            **dict.fromkeys(self.places_of_people, ("inside", "outside")),
             "boys": counts[: self.people // 2 + 1],
             "girls": counts[: (self.people + 1) // 2 + 1],
             "ratio": self.answers,
             "answer": self.answers,
         }
-
-    @property
-    def _places(self) -> list[str]:
-        return [f"place of {person}" for person in self.names["person"]]
 
     @property
     def n_uniforms(self) -> int:
@@ -157,7 +149,7 @@ class Ratio(Task):
         inside, outside = range(2)
         count = STATEMENTS * self.rounds
         for_act, for_person = np.split(story.uniforms, [count])
-        place_of, last_statement = story.track(self._places), story.table(self.people)
+        place_of, last_statement = story.track(self.places_of_people), story.table(self.people)
         counts = story.track(("boys", "girls", "ratio"), start=0)  # of nobody the ratio is answer 0, "0:0"
         for n in range(count):
             person, act = come_or_go(for_act[n], for_person[n], place_of.values == inside)
@@ -170,7 +162,7 @@ class Ratio(Task):
                 story.ask(ASK, {}, answer=ratio, support=last_statement.values)
 
     def guess(self, story: Story) -> dict[str, Float[np.ndarray, "b q c"]]:
-        heard_of = np.stack([story.asked(name) >= 0 for name in self._places])
+        heard_of = np.stack([story.asked(name) >= 0 for name in self.places_of_people])
         girls, boys = heard_of[::2].sum(0), heard_of[1::2].sum(0)
         return {"leaving overlooked": certain(self._classes[boys, girls], len(self.answers))}
 

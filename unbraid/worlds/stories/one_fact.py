@@ -47,10 +47,6 @@ class OneFact(Task):
         return (*[tuple(range(ASK))] * STATEMENTS, (ASK,)) * self.rounds
 
     @property
-    def answers(self) -> tuple[str, ...]:
-        return self.names["place"]
-
-    @property
     def factors(self) -> dict[str, tuple[str, ...]]:
         people, places = self.names["person"], self.names["place"]
         mentioned = {"line": LINES, "person": people, "place": places}
@@ -58,7 +54,7 @@ class OneFact(Task):
 
     @property
     def askable(self) -> list[str]:
-        return [f"place of {person}" for person in self.names["person"]]
+        return self.places_of_people
 
     @property
     def n_uniforms(self) -> int:

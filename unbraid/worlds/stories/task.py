@@ -44,8 +44,14 @@ class Task(Config, ABC):
         """For each line of a story the forms it may take."""
 
     @property
-    @abstractmethod
-    def answers(self) -> tuple[str, ...]: ...
+    def answers(self) -> tuple[str, ...]:
+        """The places, where a task does not say otherwise."""
+        return self.names["place"]
+
+    @property
+    def places_of_people(self) -> list[str]:
+        """The factors that say where each person is."""
+        return [f"place of {person}" for person in self.names["person"]]
 
     @property
     @abstractmethod

@@ -65,24 +65,16 @@ class TwoFacts(Task):
         return (*[tuple(range(ASK))] * STATEMENTS, (ASK,)) * self.rounds
 
     @property
-    def answers(self) -> tuple[str, ...]:
-        return self.names["place"]
-
-    @property
     def factors(self) -> dict[str, tuple[str, ...]]:
         people, places, things = self.names.values()
         mentioned = {"line": LINES, "person": people, "act": ACTS, "place": places, "thing": things}
         return {
             **mentioned,
-            **dict.fromkeys(self._places_of_people, places),
+            **dict.fromkeys(self.places_of_people, places),
             **dict.fromkeys(self._holders, people),
             **dict.fromkeys(self.askable, places),
             "answer": places,
         }
-
-    @property
-    def _places_of_people(self) -> list[str]:
-        return [f"place of {person}" for person in self.names["person"]]
 
     @property
     def _holders(self) -> list[str]:
@@ -99,7 +91,7 @@ class TwoFacts(Task):
     def generate(self, story: Story) -> None:
         count = STATEMENTS * self.rounds
         for_act, for_pair, for_place, for_verb, for_question = np.split(story.uniforms, count * np.arange(1, 5))
-        place_of, holder_of, place_of_thing = map(story.track, (self._places_of_people, self._holders, self.askable))
+        place_of, holder_of, place_of_thing = map(story.track, (self.places_of_people, self._holders, self.askable))
         last_move, last_handled = story.table(self.people), story.table(self.things)
         brought = story.table(self.things)  # the last move, when the thing was handled, of who handled it
         for n in range(count):
