@@ -8,7 +8,7 @@ from unbraid.activations.shards import read_manifest
 from unbraid.errors import UserError
 from unbraid.models import Gauge, Transformer, start_models
 from unbraid.pipeline import capture_model as module
-from unbraid.pipeline.capture_model import ActivationsConfig, capture_model, is_captured, site_width, sites
+from unbraid.pipeline.capture_model import ActivationsConfig, capture_model, site_width, sites
 from unbraid.worlds.activations import Activations
 from unbraid.worlds.stories import Stories
 
@@ -81,11 +81,11 @@ def test_a_recording_that_was_stopped_goes_on_to_the_same_files(tmp_path, small_
     monkeypatch.setattr(module, "write_shard", once)
     with pytest.raises(KeyboardInterrupt):
         capture_model(model, WORLD, capture, tmp_path / "stopped")
-    assert not is_captured(tmp_path / "stopped")
+    assert not read_manifest(tmp_path / "stopped").is_finished
     monkeypatch.setattr(module, "write_shard", lambda *given: written.append(given[1]) or write(*given))
     assert capture_model(model, WORLD, capture, tmp_path / "stopped").manifest == whole
     assert written == [0, 1, 2], "the first was not made again"
-    assert is_captured(tmp_path / "stopped")
+    assert read_manifest(tmp_path / "stopped").is_finished
 
 
 def test_a_folder_with_another_models_activations_is_refused(tmp_path):

@@ -23,8 +23,8 @@ from tests.pipeline.small_stages import (
     Vanishes,
 )
 from unbraid.errors import Lost, NotFinite, Stopped, UserError
-from unbraid.pipeline.executors import execute, workers_for
-from unbraid.pipeline.stage import Stage, make, to_make
+from unbraid.pipeline.executors import execute, pooled_stages, workers_for
+from unbraid.pipeline.stage import Stage, in_order, make, to_make
 from unbraid.progress import Silent, TaskProgress
 from unbraid.signals import StopSignals
 from unbraid.storage.cache import Cache
@@ -43,9 +43,10 @@ def two_threads(monkeypatch: pytest.MonkeyPatch):
 def make_all(stages: list[Stage], folder: Path, progress: Recorded | None = None) -> Recorded:
     progress, cache = progress or Recorded(), Cache(folder / "cache")
     missing = to_make(stages, cache, progress.say)
-    progress.plan([stage.task() for stage in missing], workers_for(missing))
+    pooled = pooled_stages(in_order(stages))
+    progress.plan([stage.task() for stage in missing], workers_for(missing, pooled))
     with StopSignals("unbraid resume x") as signals:
-        execute(missing, cache, progress, signals)
+        execute(missing, pooled, cache, progress, signals)
     return progress
 
 
@@ -87,6 +88,18 @@ def test_with_one_thread_or_one_stage_no_process_is_started(tmp_path: Path, monk
     monkeypatch.setattr("torch.get_num_threads", lambda: 2)
     make_all([Small("alone", 9, str(tmp_path))], tmp_path)
     assert noted(tmp_path, "made")["9"] == str(os.getpid())
+
+
+def test_what_workers_make_does_not_depend_on_what_is_there_already(tmp_path: Path, two_threads):
+    """A worker has one thread, this process all: a sum would round otherwise, and a resumed run end with other bits."""
+    stages = four(Small, tmp_path)
+    for stage in stages[:3]:
+        make_one(stage, tmp_path / "cache")
+    assert noted(tmp_path, "made")["2"] == str(os.getpid())
+    make_all(stages, tmp_path)
+    assert noted(tmp_path, "made")["3"] != str(os.getpid())
+    assert pooled_stages(stages) == {stage.key for stage in stages}
+    assert pooled_stages(stages[:1]) == frozenset()
 
 
 def test_a_stage_waits_for_its_inputs_in_other_workers(tmp_path: Path, two_threads):

@@ -8,12 +8,22 @@ import pytest
 from tests.pipeline.running import run_config
 from unbraid.config import merge, read_toml
 from unbraid.config.sweep import at_scale
-from unbraid.dictionaries.mechanisms import MECHANISMS
 from unbraid.pipeline.expand import expand
 from unbraid.pipeline.experiment import Experiment
 from unbraid.studies.shipped import find_config
 
-NINE = [name for name in MECHANISMS if name not in ("sparsity", "matryoshka")]
+NINE = [
+    "pair_orthogonality",
+    "adaptive_tau",
+    "dynamic_pairs",
+    "correlation_pruning",
+    "momentum_importance",
+    "adaptive_l1",
+    "lateral_inhibition",
+    "adaptive_neighbourhoods",
+    "reallocation",
+]
+"""The mechanisms of the source study, in the order of its runs."""
 """In the order the study added them."""
 NEEDS = {
     "adaptive_tau": "pair_orthogonality",

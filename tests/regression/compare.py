@@ -4,7 +4,8 @@
 
 `renamed.json` says what has another name in the new one: metrics, paths of settings (as `dictionary.features`), values
 of settings, arrays of weights, claims. Settings are told apart by their place, and their labels are not compared.
-Checksums of weights are compared only to the last bit. Prints a line a configuration; exit code 1 on a difference.
+Checksums of weights, and metrics that came later, are
+compared only to the last bit. Prints a line a configuration; exit code 1 on a difference.
 """
 
 import argparse
@@ -21,10 +22,24 @@ NOT_COMPARED = ("seconds", "cpu_seconds")
 def differences(old: dict[str, Any], new: dict[str, Any], tolerance: float = 0.0) -> Iterator[str]:
     """What differs between two results of one configuration, in words."""
     before, after = _translated(old, json.loads(RENAMED.read_text())), _keyed(new)
+    if tolerance:
+        _drop_newer_metrics(before, after)
     for one in (before, after):
         for name in (*NOT_COMPARED, *(["weights"] if tolerance else [])):
             one.pop(name, None)
     yield from _differing("", before, after, tolerance)
+
+
+def _drop_newer_metrics(old: dict[str, Any], new: dict[str, Any]) -> None:
+    """A metric that was added since the scores were kept is no difference."""
+    for kind in ("scores", "judged"):
+        if kind in old and kind in new:
+            known = {metric for setting in old[kind]["settings"] for metric in setting["metrics"]}
+            known |= {metric for *_, metric in old[kind]["differences"]}
+            for setting in new[kind]["settings"]:
+                setting["metrics"] = {name: value for name, value in setting["metrics"].items() if name in known}
+            differences = new[kind]["differences"]
+            new[kind]["differences"] = {key: value for key, value in differences.items() if key[-1] in known}
 
 
 def _translated(old: dict[str, Any], renamed: dict[str, dict[str, str]]) -> dict[str, Any]:

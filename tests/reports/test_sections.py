@@ -22,14 +22,14 @@ from unbraid.storage.files import write_arrays, write_json
 def test_every_kind_names_one_summary_and_known_sections_once(kind):
     names = KINDS[kind].sections
     assert len(set(names)) == len(names)
-    assert sum(name in SUMMARIES for name in names) == 1
+    assert sum(name in SUMMARIES for name in names) <= 1  # a kind that names none gets the generic one
     assert [name for name in names if name not in SECTIONS and name not in SUMMARIES] == []
 
 
 def test_every_section_and_summary_is_named_by_a_kind():
     named = {name for kind in KINDS.values() for name in kind.sections}
     assert SECTIONS.keys() - named == set()
-    assert SUMMARIES.keys() - named == {"summary"}  # for kinds that have no words of their own
+    assert SUMMARIES.keys() - named <= {"summary"}  # for kinds that have no words of their own
 
 
 @pytest.mark.parametrize("name", SECTIONS)

@@ -47,7 +47,7 @@ def _capture_with(resume_command: str, quiet: bool) -> Callable[[CaptureConfig, 
     return capture
 
 
-def capture_for(claims: Sequence["Claim"], scale: str, resume_command: str, quiet: bool) -> None:
+def capture_for(claims: "Sequence[Claim]", scale: str, resume_command: str, quiet: bool) -> None:
     """Capture what the studies of these claims need; what cannot be made here is left to the ledger."""
     from unbraid.studies.plans import study_config
 
@@ -57,7 +57,7 @@ def capture_for(claims: Sequence["Claim"], scale: str, resume_command: str, quie
             expand_and_capture(data, str(path), resume_command, quiet)
 
 
-def work_through(studies: Sequence["Study"], resume_command: str, quiet: bool) -> None:
+def work_through(studies: "Sequence[Study]", resume_command: str, quiet: bool) -> None:
     """Do what is left of several studies, shown as one work."""
     with for_terminal(quiet) as whole:
         opened = [(study.open_run(), study.plan) for study in studies]

@@ -85,6 +85,7 @@ def combinations(
     for name, part in check_parts(data, "tasks", source, swept).items():
         _check_task(name, part, source, list(tasks))
     _check_sweep(data.get("sweep", {}), source, swept)
+    _check_tables(data, source)
     if (size := sweep_size(data)) > MOST_MEMBERS:
         raise UserError(f"{source}: the sweep has {size:,} members; accepted: at most {MOST_MEMBERS:,}")
     return list(combine(data))
@@ -168,6 +169,21 @@ def _check_sweep(sweep: object, source: str, swept: Sequence[str]) -> None:
             raise UserError(f'{source}: sweep."{path}" is {values!r:.60}; accepted: a list of at least one value')
         if len({json.dumps(value, default=str) for value in values}) < len(values):
             raise UserError(f'{source}: sweep."{path}" names a value twice: {values!r:.60}; accepted: each value once')
+
+
+def _check_tables(data: JsonDict, source: str) -> None:
+    """What a sweep or a case sets inside of must be a table, or absent: else its value would be replaced silently."""
+    for path in [
+        *flatten(data.get("sweep", {})),
+        *(path for case in data.get("cases", {}).values() for path in flatten(case)),
+    ]:
+        tree: object = data
+        for name in path.split(".")[:-1]:
+            tree = tree.get(name, {}) if isinstance(tree, dict) else tree
+        if not isinstance(tree, dict | list):
+            raise UserError(
+                f"{source}: '{path}' is set inside of {tree!r:.60}, which is no table; accepted: a table there"
+            )
 
 
 def _check_has_effect(overrides: JsonDict, data: JsonDict, source: str) -> None:

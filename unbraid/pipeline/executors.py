@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
@@ -35,33 +35,58 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_
 """What libraries read, when they are first imported, to know how many threads they may have."""
 
 
-def workers_for(stages: Sequence[Stage]) -> int:
-    """How many stages run side by side where any do."""
-    together = sum(stage.side_by_side for stage in stages)
-    return min(torch.get_num_threads(), together) if together > 1 else 1
+def pooled_stages(stages: Sequence[Stage]) -> frozenset[str]:
+    """The keys of the stages that workers make when all stages of a run are missing, inputs first.
 
-
-def execute(stages: Sequence[Stage], cache: Cache, progress: Progress, signals: StopSignals) -> None:
-    """Make these stages, inputs before what needs them; `progress` has been told of them in this order."""
-    todo = dict(enumerate(stages))
-    done: set[str] = set()
-    missing = {stage.key for stage in stages}
+    A sum over two threads rounds otherwise than one over one. So what a run makes with which threads must not depend on
+    how much of it was there already, or a run that was killed would end with other bits.
+    """
+    if torch.get_num_threads() == 1:
+        return frozenset()
+    todo = {stage.key: stage for stage in stages}
+    pooled: set[str] = set()
     while todo:
-        ready = [index for index, stage in todo.items() if _is_ready(stage, missing, done)]
-        together = [index for index in ready if todo[index].side_by_side]
-        if len(together) > 1 and torch.get_num_threads() > 1:
-            pooled = {index: stage for index, stage in todo.items() if stage.side_by_side}
-            finished = _Coordinator(pooled, missing - done, cache, progress, signals).run(torch.get_num_threads())
+        ready = [stage for stage in todo.values() if _is_ready(stage, todo)]
+        together = [stage for stage in ready if stage.side_by_side]
+        if len(together) < 2:
+            del todo[(together or ready)[0].key]
+            continue
+        while together:  # the pool goes on as long as anything for it is ready
+            pooled |= {stage.key for stage in together}
+            todo = {key: stage for key, stage in todo.items() if key not in pooled}
+            together = [stage for stage in todo.values() if stage.side_by_side and _is_ready(stage, todo)]
+    return frozenset(pooled)
+
+
+def workers_for(stages: Sequence[Stage], pooled: frozenset[str]) -> int:
+    """How many stages run side by side where any do."""
+    return max(1, min(torch.get_num_threads(), sum(stage.key in pooled for stage in stages)))
+
+
+def execute(
+    stages: Sequence[Stage], pooled: frozenset[str], cache: Cache, progress: Progress, signals: StopSignals
+) -> None:
+    """Make these stages, inputs before what needs them, those of `pooled` in worker processes.
+
+    `progress` has been told of them in this order.
+    """
+    todo = dict(enumerate(stages))
+    while todo:
+        missing = {stage.key for stage in todo.values()}
+        ready = [index for index, stage in todo.items() if _is_ready(stage, missing)]
+        if any(todo[index].key in pooled for index in ready):
+            for_workers = {index: stage for index, stage in todo.items() if stage.key in pooled}
+            finished = _Coordinator(for_workers, missing, cache, progress, signals).run(torch.get_num_threads())
         else:
-            index = (together or ready)[0]
+            index = ready[0]
             make(todo[index], cache, TaskProgress(progress, index), signals)
             finished = [index]
         for index in finished:
-            done.add(todo.pop(index).key)
+            del todo[index]
 
 
-def _is_ready(stage: Stage, missing: set[str], done: set[str]) -> bool:
-    return all(other.key in done or other.key not in missing for other in stage.inputs)
+def _is_ready(stage: Stage, missing: Container[str]) -> bool:
+    return all(other.key not in missing for other in stage.inputs)
 
 
 @dataclass
@@ -141,7 +166,7 @@ class _Coordinator:
     def _hand_out(self) -> None:
         for worker in self.workers:
             if worker.index is None and not self.stop.value and not self.problem:
-                ready = (index for index, stage in self._waiting.items() if _is_ready(stage, self.missing, set()))
+                ready = (index for index, stage in self._waiting.items() if _is_ready(stage, self.missing))
                 if (index := next(ready, None)) is not None:
                     worker.take(index, self._waiting.pop(index))
 

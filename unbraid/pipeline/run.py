@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from unbraid.errors import Stopped, UserError
-from unbraid.pipeline.executors import execute, workers_for
+from unbraid.pipeline.executors import execute, pooled_stages, workers_for
 from unbraid.pipeline.expand import Plan, expand
 from unbraid.pipeline.experiment import MemberStack
-from unbraid.pipeline.stage import Stage, to_make
+from unbraid.pipeline.stage import Stage, in_order, to_make
 from unbraid.pipeline.summary import summarize
 from unbraid.progress import Progress
 from unbraid.signals import StopSignals
@@ -77,8 +77,11 @@ def run_stages(
     cache = Cache(run.cache)
     plan.first.check_before(plan.stacks)
     missing = to_make(_wanted(plan), cache, progress.say) if missing is None else missing
-    progress.plan([stage.task() for stage in missing], workers_for(missing))
-    execute(missing, cache, progress, signals)
+    if not missing:
+        progress.status("every stage is in the cache: nothing is trained")
+    pooled = pooled_stages(in_order(_wanted(plan)))
+    progress.plan([stage.task() for stage in missing], workers_for(missing, pooled))
+    execute(missing, pooled, cache, progress, signals)
     for stack in plan.stacks:
         _collect(run, stack, stack.first.stages(stack), cache)
     plan.first.after_stacks(run, plan.stacks)

@@ -103,10 +103,15 @@ def make(stage: Stage, stages: Cache, progress: TaskProgress, signals: StopSigna
 
 def to_make(wanted: Iterable[Stage], stages: Cache, say: Callable[[str], None]) -> list[Stage]:
     """The stages that are not in the cache: of these, and of all that those need; each once, inputs first."""
+    return in_order(wanted, lambda stage: stages.has(stage.key, say))
+
+
+def in_order(wanted: Iterable[Stage], is_made: Callable[[Stage], bool] = lambda _: False) -> list[Stage]:
+    """These stages and all that they need, each once, inputs first; without those that are made."""
     ordered: dict[str, Stage] = {}
 
     def visit(stage: Stage) -> None:
-        if stage.key not in ordered and not stages.has(stage.key, say):
+        if stage.key not in ordered and not is_made(stage):
             for other in stage.inputs:
                 visit(other)
             ordered[stage.key] = stage

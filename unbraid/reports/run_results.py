@@ -192,7 +192,7 @@ def read_results(run: Run) -> RunResults:
         [read_setting(index, setting) for index, setting in enumerate(run.settings())],
         scores["differences"],
         [read_log(folder / "log.jsonl") for folder in run.stacks()],
-        [read_arrays(folder / "tables.safetensors") for folder in run.stacks()],
+        [_read_if_there(folder / "tables.safetensors") for folder in run.stacks()],
         [_read_if_there(folder / "tracking.safetensors") for folder in run.stacks()],
         *(
             [read_json(path) if (path := folder / name).is_file() else {} for folder in run.stacks()]

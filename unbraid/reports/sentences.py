@@ -8,7 +8,7 @@ from unbraid.reports.phrases import setting_phrase
 from unbraid.reports.run_results import RunResults
 from unbraid.reports.words import count, describe_metric, estimate, number
 
-SEEDS = {2: ("world.seed", "seed"), 3: ("world.seed", "model.seed", "seed")}
+SEEDS = {1: ("seed",), 2: ("world.seed", "seed"), 3: ("world.seed", "model.seed", "seed")}
 """What the parts of a replicate's name are, by their number."""
 
 Reference = tuple[str, float | None]
