@@ -9,10 +9,13 @@ same in the order of features: feature f of member m has the events `starts[m, f
 """
 
 from collections.abc import Callable
+from functools import wraps
 from inspect import unwrap
 from typing import Any
 
+import numba
 import numpy as np
+import torch
 from numba import njit, prange
 
 CHUNK = 64
@@ -27,7 +30,31 @@ LOOSE = {"nsz", "arcp", "contract", "afn", "reassoc"}
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Compile by numba; the bare function, also where the tests have wrapped it to check types."""
-    return lambda function: njit(cache=True, fastmath=LOOSE, **options)(unwrap(function))
+
+    def compile(function: Callable[..., Any]) -> Callable[..., Any]:
+        kernel = njit(cache=True, fastmath=LOOSE, **options)(unwrap(function))
+        return _with_torch_threads(kernel) if options.get("parallel") else kernel
+
+    return compile
+
+
+def _with_torch_threads(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel that uses as many threads as torch does.
+
+    numba's first parallel call sets the number of OpenMP's threads, which is torch's too, to all processors: torch's
+    own sums would then round otherwise, and a run would depend on what its process did before.
+    """
+
+    @wraps(kernel)
+    def call(*arguments: Any) -> Any:
+        threads = torch.get_num_threads()
+        if numba.get_num_threads() != threads:
+            numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))  # pyright: ignore[reportAttributeAccessIssue]
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
+        return kernel(*arguments)
+
+    return call
 
 
 @compiled(parallel=True)
