@@ -49,7 +49,7 @@ def _with_torch_threads(kernel: Callable[..., Any]) -> Callable[..., Any]:
     def call(*arguments: Any) -> Any:
         threads = torch.get_num_threads()
         if numba.get_num_threads() != threads:
-            numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))  # pyright: ignore[reportAttributeAccessIssue]
+            numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))  # pyright: ignore
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
         return kernel(*arguments)
