@@ -54,9 +54,11 @@ def test_everything_registered_is_exported(registry):
 
 
 def test_type_checkers_see_what_is_exported():
+    """A stub exports `name as name` only, and each name must be where it says."""
     stub = ast.parse(Path(ub.__file__).with_suffix(".pyi").read_text())
-    seen = {alias.asname: node.module for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names}
-    assert seen == ub._MODULES
+    names = [alias for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names]
+    assert [alias.asname for alias in names] == [alias.name for alias in names]
+    assert [name for name in ub.__all__ if getattr(ub, name, None) is None] == []
     assert (Path(ub.__file__).parent / "py.typed").exists()
 
 

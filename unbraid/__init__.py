@@ -24,9 +24,11 @@ In all shapes m is the number of members: dictionaries, or models, that are trai
 a name, `help(ub.fit)`. Names are loaded when first used, so importing the package is quick.
 """
 
+import ast
 import importlib
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 __version__ = "0.1.0"
@@ -35,66 +37,13 @@ if "torch" not in sys.modules:
     # torch's threads and numba's take turns: those that wait must not hold the processor (docs/decisions/006).
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
-_EXPORTS = {  # also in __init__.pyi, for type checkers and editors
-    "unbraid.codes": ["Codes"],
-    "unbraid.dictionaries": [
-        "Activation",
-        "BatchTopK",
-        "Dictionary",
-        "Gated",
-        "JumpRelu",
-        "Relu",
-        "Stack",
-        "TopK",
-        "Variational",
-    ],
-    "unbraid.dictionaries.baselines": ["Baseline", "Ica", "KMeans", "KMedoids", "Nmf", "Oracle", "Pca", "Random"],
-    "unbraid.dictionaries.estimator": ["SparseAutoencoder"],
-    "unbraid.dictionaries.mechanisms": [
-        "AdaptiveL1",
-        "AdaptiveNeighbourhoods",
-        "AdaptiveTau",
-        "CorrelationPruning",
-        "DynamicPairs",
-        "LateralInhibition",
-        "Matryoshka",
-        "Mechanism",
-        "MomentumImportance",
-        "PairOrthogonality",
-        "Reallocation",
-        "Sparsity",
-    ],
-    "unbraid.dictionaries.training.config": ["Training"],
-    "unbraid.dictionaries.training.fit": ["fit"],
-    "unbraid.activations.capture": ["CaptureConfig", "capture"],
-    "unbraid.activations.diagnosis": ["diagnose"],
-    "unbraid.evaluation.dictionaries": ["Scores", "score"],
-    "unbraid.evaluation.heads": ["HeadScores", "evaluate_heads"],
-    "unbraid.evaluation.text_models": ["continue_text"],
-    "unbraid.models": [
-        "Attention",
-        "Dense",
-        "FeedForward",
-        "FreeEnergy",
-        "Gauge",
-        "HeadEvaluation",
-        "Hopfield",
-        "ModelTraining",
-        "Models",
-        "Routed",
-        "RoutedExperts",
-        "Softmax",
-        "Transformer",
-        "start_models",
-    ],
-    "unbraid.models.constraints": ["AttentionEntropy", "Constraint", "HeadUsage", "Independence", "Orthogonality"],
-    "unbraid.models.training": ["ModelState", "train_model"],
-    "unbraid.pipeline.trained": ["load_models", "load_stack"],
-    "unbraid.reports.recovery_figures": ["draw_recovery"],
-    "unbraid.worlds": ["Activations", "Stories", "Superposition", "Text", "World"],
-    "unbraid.worlds.firing": ["Correlated", "Firing", "Hierarchy", "Independent"],
+_MODULES = {
+    alias.name: line.module or ""
+    for line in ast.parse(Path(__file__).with_suffix(".pyi").read_text()).body
+    if isinstance(line, ast.ImportFrom)
+    for alias in line.names
 }
-_MODULES = {name: module for module, names in _EXPORTS.items() for name in names}
+"""Where each exported name is; the stub lists them once, for us, type checkers and editors."""
 
 __all__ = sorted(_MODULES)  # pyright: ignore[reportUnsupportedDunderAll]
 

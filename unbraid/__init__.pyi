@@ -1,4 +1,4 @@
-# What type checkers and editors see of the names that __init__.py loads when first used; tests/test_api.py compares.
+# The exported names. __init__.py reads this list and loads a name when it is first used.
 from unbraid.activations.capture import CaptureConfig as CaptureConfig
 from unbraid.activations.capture import capture as capture
 from unbraid.activations.diagnosis import diagnose as diagnose
