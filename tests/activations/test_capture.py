@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from unbraid.activations import capture as capture_module
+from unbraid.activations import shards as shards_module
 from unbraid.activations.capture import CaptureConfig, capture_missing, capture_site
 from unbraid.activations.shards import Shards, read_manifest
 from unbraid.activations.sites import find_site
@@ -114,8 +115,8 @@ def test_a_stopped_capture_ends_with_the_same_files(llama, text, tmp_path, advan
     with pytest.raises(UserError, match="accepted: a finished capture"):
         Shards.open(tmp_path / "stopped")
     written = []
-    write = capture_module.write_shard
-    monkeypatch.setattr(capture_module, "write_shard", lambda f, n, t: written.append(n) or write(f, n, t))
+    write = shards_module.write_shard
+    monkeypatch.setattr(shards_module, "write_shard", lambda f, n, t: written.append(n) or write(f, n, t))
     made(llama, text, tmp_path / "stopped")
     assert files(tmp_path / "stopped") == files(tmp_path / "whole")
     assert written[0] == kept

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from unbraid.activations import shards
 from unbraid.activations.shards import read_manifest
 from unbraid.errors import UserError
 from unbraid.models import Gauge, Transformer, start_models
@@ -70,7 +71,7 @@ def test_what_heads_have_lies_side_by_side(tmp_path):
 def test_a_recording_that_was_stopped_goes_on_to_the_same_files(tmp_path, small_shards, monkeypatch):
     model, capture = started(PLAIN), ActivationsConfig(stories=150)
     whole = capture_model(model, WORLD, capture, tmp_path / "whole").manifest
-    write, written = module.write_shard, []
+    write, written = shards.write_shard, []
 
     def once(folder, number, tensors):
         if number:
@@ -78,11 +79,11 @@ def test_a_recording_that_was_stopped_goes_on_to_the_same_files(tmp_path, small_
         written.append(number)
         return write(folder, number, tensors)
 
-    monkeypatch.setattr(module, "write_shard", once)
+    monkeypatch.setattr(shards, "write_shard", once)
     with pytest.raises(KeyboardInterrupt):
         capture_model(model, WORLD, capture, tmp_path / "stopped")
     assert not read_manifest(tmp_path / "stopped").is_finished
-    monkeypatch.setattr(module, "write_shard", lambda *given: written.append(given[1]) or write(*given))
+    monkeypatch.setattr(shards, "write_shard", lambda *given: written.append(given[1]) or write(*given))
     assert capture_model(model, WORLD, capture, tmp_path / "stopped").manifest == whole
     assert written == [0, 1, 2], "the first was not made again"
     assert read_manifest(tmp_path / "stopped").is_finished

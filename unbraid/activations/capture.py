@@ -23,11 +23,10 @@ from unbraid.activations.shards import (
     Manifest,
     Origin,
     Shards,
-    check_same_origin,
+    begin_manifest,
     read_manifest,
     weights_fingerprint,
-    whole_shards,
-    write_shard,
+    write_missing,
 )
 from unbraid.activations.sites import Site, find_site, read_site
 from unbraid.activations.text import (
@@ -206,18 +205,21 @@ def capture_site(
     progress.status(f"tokenizing {text}")
     context = context_length(model, config.context)
     windows = list(cut_windows(model, read_documents(text), context, config.tokens))
-    manifest = _begin(folder, _origin(model, site, config, context, windows), progress)
+    if not (folder / MANIFEST).is_file() and folder.is_dir() and any(folder.iterdir()):
+        raise UserError(f"{folder} holds other files; accepted: an empty or new folder, or a capture to go on with")
+    manifest = begin_manifest(folder, _origin(model, site, config, context, windows), progress.say)
+    if manifest.shards:
+        progress.say(f"{folder} holds {len(manifest.shards)} finished shards; going on from there")
     shards = list(_split_into_shards(windows, manifest.origin.shard_tokens))
     _check_disk_space(folder, manifest)
     progress.plan([Task(f"capturing {site.name}", "capture", manifest.origin.tokens, 1e-4)])
     progress.advance(0, manifest.tokens)
-    for number, windows_of_shard in enumerate(shards):
-        if number >= len(manifest.shards):
-            tensors = _run_windows(model, site, windows_of_shard, manifest, progress)
-            shard = write_shard(folder, number, tensors)
-            manifest = manifest.model_copy(update={"shards": (*manifest.shards, shard)})
-            manifest.write(folder)
-    return Shards.open(folder)
+    return write_missing(
+        folder,
+        manifest,
+        len(shards),
+        lambda number, written: _run_windows(model, site, shards[number], written, progress),
+    )
 
 
 def _origin(
@@ -241,24 +243,6 @@ def _origin(
         tokens=sum(window.n_kept for window in windows),
         shard_tokens=max(1, config.shard_bytes // _row_bytes(config.dtype, width)),
     )
-
-
-def _begin(folder: Path, origin: Origin, progress: Progress) -> Manifest:
-    """The manifest in the folder, up to its first shard that is not whole; a new one where there is none."""
-    if not (folder / MANIFEST).is_file():
-        if folder.is_dir() and any(folder.iterdir()):
-            raise UserError(f"{folder} holds other files; accepted: an empty or new folder, or a capture to go on with")
-        manifest = Manifest(origin=origin)
-        manifest.write(folder)
-        return manifest
-    manifest = read_manifest(folder)
-    check_same_origin(manifest.origin, origin, folder)
-    whole = whole_shards(folder, manifest)
-    if len(whole) < len(manifest.shards):
-        progress.say(f"{folder / manifest.shards[len(whole)].file} is missing or damaged; it is captured again")
-    if manifest.shards:
-        progress.say(f"{folder} holds {len(whole)} finished shards; going on from there")
-    return manifest.model_copy(update={"shards": whole})
 
 
 def _row_bytes(dtype: Dtype, width: int) -> int:

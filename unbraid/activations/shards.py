@@ -9,7 +9,7 @@ are read. A shard's checksum is verified when it is first read; its size when th
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -40,6 +40,10 @@ MIN_CUTS = 20
 """A shard is cut between documents where it has so many, else between windows, else anywhere."""
 FEISTEL_ROUNDS = 4
 MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
+
+
+Tensors = dict[str, Tensor]
+"""What a shard holds, by name, a row a token."""
 
 
 class Shard(Config):
@@ -153,7 +157,7 @@ def weights_fingerprint(tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def write_shard(folder: Path, number: int, tensors: dict[str, Tensor]) -> Shard:
+def write_shard(folder: Path, number: int, tensors: Tensors) -> Shard:
     content = save(tensors)
     name = f"{number:05d}.safetensors"
     write_bytes(folder / name, content)
@@ -225,7 +229,30 @@ class Shards:
         return [(int(number), np.flatnonzero(numbers == number)) for number in np.unique(numbers)]
 
 
-def whole_shards(folder: Path, manifest: Manifest) -> tuple[Shard, ...]:
+def begin_manifest(folder: Path, origin: Origin, say: Callable[[str], None]) -> Manifest:
+    """The manifest in the folder, up to its first shard that is not whole; a new one where there is none."""
+    if not (folder / MANIFEST).is_file():
+        manifest = Manifest(origin=origin)
+        manifest.write(folder)
+        return manifest
+    manifest = read_manifest(folder)
+    check_same_origin(manifest.origin, origin, folder)
+    whole = _whole_shards(folder, manifest)
+    if len(whole) < len(manifest.shards):
+        say(f"{folder / manifest.shards[len(whole)].file} is missing or damaged; it is captured again")
+    return manifest.model_copy(update={"shards": whole})
+
+
+def write_missing(folder: Path, manifest: Manifest, count: int, make: Callable[[int, Manifest], Tensors]) -> Shards:
+    """Make the shards up to `count` that are not there yet; the manifest knows each as soon as it is written."""
+    for number in range(len(manifest.shards), count):
+        shard = write_shard(folder, number, make(number, manifest))
+        manifest = manifest.model_copy(update={"shards": (*manifest.shards, shard)})
+        manifest.write(folder)
+    return Shards.open(folder)
+
+
+def _whole_shards(folder: Path, manifest: Manifest) -> tuple[Shard, ...]:
     """The shards before the first that is missing or not the file that was written."""
     whole: list[Shard] = []
     for shard in manifest.shards:

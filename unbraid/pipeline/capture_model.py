@@ -23,11 +23,9 @@ from unbraid.activations.shards import (
     Manifest,
     Origin,
     Shards,
-    check_same_origin,
-    read_manifest,
+    begin_manifest,
     weights_fingerprint,
-    whole_shards,
-    write_shard,
+    write_missing,
 )
 from unbraid.axes import Float, Tensor
 from unbraid.config import Config, suggest
@@ -83,15 +81,12 @@ def capture_model(
 ) -> Shards:
     """Make the shards of a single model that are not in the folder yet; says what of it is damaged."""
     starts = range(0, config.stories, SHARD_STORIES)
-    manifest = _begin(folder, _origin(model, world, config), say)
-    for number, start in enumerate(starts):
-        if number >= len(manifest.shards):
-            batches = [_tensors(model, config.site, *batch) for batch in _batches(world, start, config.stories)]
-            tensors = {name: torch.cat([batch[name] for batch in batches]) for name in batches[0]}
-            shard = write_shard(folder, number, tensors)
-            manifest = manifest.model_copy(update={"shards": (*manifest.shards, shard)})
-            manifest.write(folder)
-    return Shards.open(folder)
+
+    def run_stories(number: int, _: Manifest) -> dict[str, Tensor]:
+        batches = [_tensors(model, config.site, *batch) for batch in _batches(world, starts[number], config.stories)]
+        return {name: torch.cat([batch[name] for batch in batches]) for name in batches[0]}
+
+    return write_missing(folder, _begin(folder, _origin(model, world, config), say), len(starts), run_stories)
 
 
 @cache
@@ -153,18 +148,9 @@ def _width(model: Models, world: Stories, site: str) -> int:
 
 
 def _begin(folder: Path, origin: Origin, say: Callable[[str], None]) -> Manifest:
-    """The manifest in the folder, up to its first shard that is not whole; a new one where there is none."""
-    if (folder / MANIFEST).is_file():
-        try:
-            manifest = read_manifest(folder)
-        except Damaged:
-            say(f"{folder / MANIFEST} is damaged; all of it is captured again")
-        else:
-            check_same_origin(manifest.origin, origin, folder)
-            whole = whole_shards(folder, manifest)
-            if len(whole) < len(manifest.shards):
-                say(f"{folder / manifest.shards[len(whole)].file} is missing or damaged; it is captured again")
-            return manifest.model_copy(update={"shards": whole})
-    manifest = Manifest(origin=origin)
-    manifest.write(folder)
-    return manifest
+    try:
+        return begin_manifest(folder, origin, say)
+    except Damaged:
+        say(f"{folder / MANIFEST} is damaged; all of it is captured again")
+        (folder / MANIFEST).unlink()
+        return begin_manifest(folder, origin, say)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.stories_page import main, section
 from unbraid.pipeline.expand import expand
 from unbraid.worlds.stories import TASKS, Stories
-from unbraid.worlds.stories.__main__ import main, section
 
 DOCS = (Path(__file__).parents[3] / "docs" / "stories.md").read_text()
 
