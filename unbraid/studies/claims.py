@@ -5,7 +5,7 @@ the rule that reads the measure's interval; a claim of several parts holds if al
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
@@ -25,6 +25,8 @@ else:
 FOLDER = Path(__file__).parent / "claims"
 SOURCES = ("head-constraints", "gauge", "superposition", "mechanisms")
 """The source studies, in the order of the ledger."""
+OF_PART = ("what", "smallest")
+"""Keys of a part that are neither its measure's nor its rule's."""
 
 
 class Part(Config):
@@ -36,6 +38,8 @@ class Part(Config):
     """The statistic, with the settings it compares."""
     rule: AnyRule
     """How the measure's 95 % interval becomes a verdict."""
+    smallest: float | None = Field(default=None, gt=0)
+    """The smallest effect of interest, in the measure's unit; None: that of the metric's record in the catalog."""
 
 
 class Claim(Config):
@@ -44,7 +48,9 @@ class Claim(Config):
     id: str = Field(pattern=r"^[a-z0-9-]+/[a-z0-9-]+$")
     """The source study and two or three words: `superposition/right-ratio`."""
     statement: str
-    """What the source claims, in one sentence."""
+    """What the source claims, in one sentence of ours."""
+    quote: str = ""
+    """The source's own sentence, verbatim; where it says so only in a table or in code, that."""
     published: str
     """The source's own figure, in words or quoted."""
     study: str
@@ -52,7 +58,11 @@ class Claim(Config):
     overrides: dict[str, Annotated[tuple[str, ...], Field(strict=False)]] = Field(default={})
     """Settings to change in the study, as PATH=VALUE, by scale."""
     parts: tuple[Part, ...] = Field(min_length=1, strict=False)
-    """What is measured; the claim holds if all parts hold, and fails if one fails."""
+    """What is measured."""
+    combine: Literal["all", "any"] = "all"
+    """How the parts combine, by what the words mean: all of them must hold, or any one is enough."""
+    exploratory: str = ""
+    """What was chosen after looking at results; nothing for a confirmatory claim."""
     figures: tuple[str, ...] = Field(min_length=1, strict=False)
     """The figures of the study's report to look at."""
 
@@ -88,7 +98,7 @@ def _claim(entry: JsonDict, where: str) -> Claim:
 
 def _nested(part: JsonDict) -> JsonDict:
     """A part as its records want it: in TOML a measure and a rule stand beside their arguments in one flat table."""
-    arguments = {name: value for name, value in part.items() if name not in ("what", "measure", "rule", "margin")}
+    arguments = {name: value for name, value in part.items() if name not in (*OF_PART, "measure", "rule", "margin")}
     rule = {"kind": part.get("rule"), **({"margin": part["margin"]} if "margin" in part else {})}
-    what = {"what": part["what"]} if "what" in part else {}
-    return {**what, "measure": {"kind": part.get("measure"), **arguments}, "rule": rule}
+    own = {name: part[name] for name in OF_PART if name in part}
+    return {**own, "measure": {"kind": part.get("measure"), **arguments}, "rule": rule}
