@@ -19,6 +19,9 @@ RENAMED = json.loads((REGRESSION / "renamed.json").read_text())["metrics"]
 ELSEWHERE = {
     "mean_change": "with tracking, where something is learned at two checks",
     "steps_to_95": "where a model gets there",
+    "capped_steps_to_95": "since it was added",
+    "reached_95": "since it was added",
+    "untrained_separation": "since it was added",
     "seconds": "a time, which the regression runs leave out",
     "letter_absorption": "with letters",
     "letter_absorption_fraction": "with letters",

@@ -13,6 +13,7 @@ import torch
 from unbraid.metrics.attention import between_heads
 from unbraid.metrics.heads import (
     accuracy,
+    capped_steps_to,
     cka,
     cosine_redundancy,
     evenness,
@@ -167,3 +168,8 @@ def test_steps_to_a_level_are_those_of_the_first_time_it_is_reached():
     found = steps_to(0.95, accuracies, steps)
     assert found[:2].tolist() == [20, 30]
     assert found[2].isnan()
+
+
+def test_capped_steps_count_a_model_that_never_gets_there_as_the_last_step():
+    steps, accuracies = torch.tensor([10, 20, 35]), torch.tensor([[0.1, 0.96, 0.9], [0.9, 0.9, 0.9], [0.0, 0.0, 0.95]])
+    assert capped_steps_to(0.95, accuracies, steps).tolist() == [20, 35, 35]

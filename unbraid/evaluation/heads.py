@@ -162,6 +162,7 @@ def _heads(member: Models, untrained: Models, batches: Sequence[StoryBatch]) -> 
     values["importance_most"] = ablated["importance"].flatten(1).amax(1)
     values["idle"] = (ablated["needed"] < IDLE).double().mean((1, 2))
     values["least_used_head_drop"] = _of_quietest(tables, ablated["largest_drop"])
+    values["untrained_separation"] = start["separation"]
     chance = {name: start[name] for name in ("support_best", "specialisation", "head_cka", "separation")}
     chance |= {"support_mass": tables["uniform"], "attention_entropy": torch.ones(1)}
     chance["head_cosine"] = torch.tensor([heads.expected_cosine(member.settings.width)])

@@ -16,7 +16,7 @@ separation = mean over heads of 1 - H(w_h) / log(factors), w_h a head's explaine
              by how much they tell in all (DCI's disentanglement)                    one factor a head: 1; all alike: 0
 
 accuracy    = share of questions whose largest logit is the answer's
-steps to a  = the first of the steps looked at where the accuracy is at least a
+steps to a  = the first of the steps looked at where the accuracy is at least a; capped: the last one where it never is
 """
 
 import math
@@ -123,3 +123,8 @@ def steps_to(level: float, accuracies: Float[Tensor, "m c"], steps: Int[Tensor, 
     reached = accuracies >= level
     first = steps[reached.int().argmax(-1)].double()
     return torch.where(reached.any(-1), first, torch.nan)
+
+
+def capped_steps_to(level: float, accuracies: Float[Tensor, "m c"], steps: Int[Tensor, "c"]) -> Float[Tensor, "m"]:
+    """The same with the last step looked at where it is never so high: there it is a lower bound."""
+    return steps_to(level, accuracies, steps).nan_to_num(float(steps[-1]))

@@ -25,7 +25,7 @@ from unbraid.evaluation.text_models import (
 )
 from unbraid.evaluation.uniformity import diagnose, lines
 from unbraid.members import stack_configs
-from unbraid.metrics.heads import steps_to
+from unbraid.metrics.heads import capped_steps_to, steps_to
 from unbraid.models import AnyModel, HeadEvaluation, Models, ModelTraining, models_of
 from unbraid.models.constraints import Constraint
 from unbraid.models.training import ModelState, StepOutput, train_model
@@ -236,6 +236,7 @@ class EvaluateModels(Stage):
     """
 
     kind = "evaluate-models"
+    version = 2  # steps to 95 % with a cap, separation before training
     side_by_side = True
 
     training: TrainModels
@@ -274,18 +275,20 @@ class EvaluateModels(Stage):
             "factors": list(world.factors),
         }
         write_json(context.folder / "stories.json", card)
-        values = {"steps_to_95": self._steps_to_95(context), **scores.values}
+        values = {**self._learning(context), **scores.values}
         write_scores(context, values, scores.chance, {"accuracy": torch.ones(len(self.training.members))})
 
     def _show(self, models: Models, index: int) -> AttentionExamples:
         assert isinstance(self.training.world, Stories)
         return show_attention(models.member(index), self.training.world, self.evaluation.shown)
 
-    def _steps_to_95(self, context: Context) -> Tensor:
-        """The first logged step whose batch was mostly answered right."""
+    def _learning(self, context: Context) -> dict[str, Tensor]:
+        """When the log first has a batch that was mostly answered right, and whether it ever has."""
         logged = read_log(context.of(self.training) / "log.jsonl")
-        accuracies = torch.tensor([line["accuracy"] for line in logged]).T
-        return steps_to(MOSTLY_RIGHT, accuracies, torch.tensor([line["step"] for line in logged]))
+        accuracies, steps = (torch.tensor([line[name] for line in logged]) for name in ("accuracy", "step"))
+        first = steps_to(MOSTLY_RIGHT, accuracies.T, steps)
+        capped = capped_steps_to(MOSTLY_RIGHT, accuracies.T, steps)
+        return {"steps_to_95": first, "capped_steps_to_95": capped, "reached_95": 1 - first.isnan().double()}
 
 
 @dataclass(frozen=True)
