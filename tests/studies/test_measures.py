@@ -72,6 +72,54 @@ def test_a_contrast_is_one_difference_less_another_in_the_same_replicate():
     assert measurement.pairs == 5
 
 
+def test_a_contrast_is_the_interaction_what_all_four_share_drops_out():
+    """A constraint costs .3 at the small size and .1 at the large one; sizes and replicates differ by more."""
+    luck = [0.5, -0.2, 0.0, 0.4, -0.3]
+    accuracy = {("none", 1): 0.6, ("tight", 1): 0.3, ("none", 2): 0.9, ("tight", 2): 0.8}
+    summaries = [
+        summary({"case": case, "size": size}, accuracy=[level + own for own in luck])
+        for (case, size), level in accuracy.items()
+    ]
+    wins_back = Contrast(
+        metric="accuracy",
+        of={"case": "tight", "size": 2},
+        minus={"case": "none", "size": 2},
+        than={"case": "tight", "size": 1},
+        than_minus={"case": "none", "size": 1},
+    )
+    measurement = wins_back.measure(results(*summaries))
+    assert measurement.estimate.value == pytest.approx(0.2)
+    assert measurement.estimate.interval == pytest.approx((0.2, 0.2))
+
+
+BEFORE = {"sharpness": FIVE, "untrained_sharpness": [0.5, 2.0, 2.0, 5.0, 4.5]}
+
+
+def test_a_level_over_another_metric_is_their_difference_from_0():
+    level = Level(metric="sharpness", over="untrained_sharpness", of={"w": 1})
+    measurement = level.measure(results(summary({"w": 1}, chance=0.7, **BEFORE)))
+    assert measurement.estimate.value == pytest.approx((0.5 + 0 + 1 - 1 + 0.5) / 5)
+    assert (measurement.zero, measurement.chance, measurement.pairs) == (0.0, None, 5)
+
+
+def test_a_difference_over_another_metric_is_what_training_gave_more():
+    """The other starts as sharp as it ends: nothing of its sharpness was learned, though it is sharper."""
+    gained, sharp = (
+        summary({"w": 1}, **BEFORE),
+        summary({"w": 2}, "edcba", sharpness=[9.0] * 5, untrained_sharpness=[9.0] * 5),
+    )
+    over = Difference(metric="sharpness", over="untrained_sharpness", of={"w": 1}, minus={"w": 2})
+    assert over.measure(results(gained, sharp)).estimate.value == pytest.approx(0.2)
+    assert over.model_copy(update={"over": None}).measure(results(gained, sharp)).estimate.value == pytest.approx(-6)
+
+
+def test_a_contrast_over_another_metric():
+    of, minus, than, than_minus = ({"w": w} for w in range(4))
+    settings = (summary({"w": w}, l2=[float(w * w)] * 5, l0=[1.0 + w] * 5) for w in range(4))
+    contrast = Contrast(metric="l2", over="l0", of=of, minus=minus, than=than, than_minus=than_minus)
+    assert contrast.measure(results(*settings)).estimate.value == pytest.approx((-1 - (-1)) - (1 - 5))
+
+
 def test_four_shared_replicates_are_four_pairs():
     summaries = summary({"weight": 1}, mmcs=FIVE), summary({"weight": 2}, "bcdef", mmcs=[0.0] * 5)
     measurement = Difference(metric="mmcs", of={"weight": 1}, minus={"weight": 2}).measure(results(*summaries))

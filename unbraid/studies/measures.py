@@ -3,11 +3,14 @@
 level        v                                   against chance, or 0 where there is none
 difference   v(of) - v(minus)                    paired by replicate
 relative     v(of) / v(minus) - 1                paired by replicate
-contrast     (v(of) - v(minus)) - (v(than) - v(than_minus))   paired by replicate: is one effect above another?
+contrast     (v(of) - v(minus)) - (v(than) - v(than_minus))   paired by replicate: the interaction of two changes
 matched      v(of) - v(minus) where both have the same `by`, interpolated between their settings
 equal_l0     v(of) - v(minus) over all L0 that both families pass through, as unbraid.metrics.intervals compares
 nearer       |v(of) - target| - |v(minus) - target|, mean over their settings
 panels       mean over cells of (v - same label)² - (v - other label)², in logarithms where `ratio`
+
+In the first, second and fourth v may be a metric less another of the same members (`over`): sharpness over that before
+training is what training gave, of ℓ0 heads over that of ℓ2 heads it is their gap.
 
 With a cell for each of two labels, a and b under their own, and our values u and v, the last is (v - u)·(a - b): an
 error that both our values share, as that of a shorter training, drops out.
@@ -41,8 +44,27 @@ class Measure(Config):
         """Every selection of settings it reads: a study is narrowed to these."""
 
 
-class Level(Measure):
-    """The value itself, held against chance."""
+class LessOver(Measure):
+    """A measure of one metric, or of that metric less another of the same members."""
+
+    over: str | None = None
+    """A metric that is subtracted, replicate by replicate, as `untrained_sharpness`; None: none is."""
+
+    def values(self, results: Results, where: Where) -> ByReplicate:
+        """The metric by replicate, less `over` where that is named."""
+        values = results.values(self.metric, where)
+        if self.over is None:
+            return values
+        over = results.values(self.over, where)
+        return {key: values[key] - over[key] for key in values if key in over}
+
+    def chance(self, results: Results, where: Where) -> float | None:
+        """None where a metric is subtracted: chance is of the metric itself."""
+        return None if self.over else results.chance(self.metric, where)
+
+
+class Level(LessOver):
+    """The value itself, held against chance; less another metric, held against 0."""
 
     kind: Literal["level"] = "level"
     """The measure's name in a claim."""
@@ -50,14 +72,14 @@ class Level(Measure):
     """Settings that are measured, as {setting = value}."""
 
     def measure(self, results: Results) -> Measurement:
-        chance = results.chance(self.metric, self.of)
-        return _measurement(results.values(self.metric, self.of), chance, zero=chance or 0.0)
+        chance = self.chance(results, self.of)
+        return _measurement(self.values(results, self.of), chance, zero=chance or 0.0)
 
     def selections(self) -> list[Where]:
         return [self.of]
 
 
-class Difference(Measure):
+class Difference(LessOver):
     """One selection of settings minus another; its chance is the difference of their chances."""
 
     kind: Literal["difference"] = "difference"
@@ -68,8 +90,8 @@ class Difference(Measure):
     """Settings that they are compared with."""
 
     def measure(self, results: Results) -> Measurement:
-        ours, theirs = (results.values(self.metric, where) for where in (self.of, self.minus))
-        chances = [results.chance(self.metric, where) for where in (self.of, self.minus)]
+        ours, theirs = (self.values(results, where) for where in (self.of, self.minus))
+        chances = [self.chance(results, where) for where in (self.of, self.minus)]
         difference = paired_difference(ours, theirs)
         return Measurement(difference.estimate, difference.pairs, _minus(*chances))
 
@@ -95,8 +117,8 @@ class Relative(Measure):
         return [self.of, self.minus]
 
 
-class Contrast(Measure):
-    """How far one difference is above another: what a change does here, less what it does there."""
+class Contrast(LessOver):
+    """How far one difference is above another: what a change does here, less what it does there (their interaction)."""
 
     kind: Literal["contrast"] = "contrast"
     """The measure's name in a claim."""
@@ -110,7 +132,7 @@ class Contrast(Measure):
     """Settings without the change, there."""
 
     def measure(self, results: Results) -> Measurement:
-        here, without, there, there_without = (results.values(self.metric, where) for where in self.selections())
+        here, without, there, there_without = (self.values(results, where) for where in self.selections())
         shared = here.keys() & without.keys() & there.keys() & there_without.keys()
         contrasts = {key: here[key] - without[key] - (there[key] - there_without[key]) for key in sorted(shared)}
         return _measurement(contrasts, None)
