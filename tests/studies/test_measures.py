@@ -92,12 +92,12 @@ def test_a_contrast_is_the_interaction_what_all_four_share_drops_out():
     assert measurement.estimate.interval == pytest.approx((0.2, 0.2))
 
 
-BEFORE = {"sharpness": FIVE, "untrained_sharpness": [0.5, 2.0, 2.0, 5.0, 4.5]}
+BEFORE = [0.5, 2.0, 2.0, 5.0, 4.5]
 
 
 def test_a_level_over_another_metric_is_their_difference_from_0():
     level = Level(metric="sharpness", over="untrained_sharpness", of={"w": 1})
-    measurement = level.measure(results(summary({"w": 1}, chance=0.7, **BEFORE)))
+    measurement = level.measure(results(summary({"w": 1}, chance=0.7, sharpness=FIVE, untrained_sharpness=BEFORE)))
     assert measurement.estimate.value == pytest.approx((0.5 + 0 + 1 - 1 + 0.5) / 5)
     assert (measurement.zero, measurement.chance, measurement.pairs) == (0.0, None, 5)
 
@@ -105,7 +105,7 @@ def test_a_level_over_another_metric_is_their_difference_from_0():
 def test_a_difference_over_another_metric_is_what_training_gave_more():
     """The other starts as sharp as it ends: nothing of its sharpness was learned, though it is sharper."""
     gained, sharp = (
-        summary({"w": 1}, **BEFORE),
+        summary({"w": 1}, sharpness=FIVE, untrained_sharpness=BEFORE),
         summary({"w": 2}, "edcba", sharpness=[9.0] * 5, untrained_sharpness=[9.0] * 5),
     )
     over = Difference(metric="sharpness", over="untrained_sharpness", of={"w": 1}, minus={"w": 2})
@@ -114,9 +114,8 @@ def test_a_difference_over_another_metric_is_what_training_gave_more():
 
 
 def test_a_contrast_over_another_metric():
-    of, minus, than, than_minus = ({"w": w} for w in range(4))
     settings = (summary({"w": w}, l2=[float(w * w)] * 5, l0=[1.0 + w] * 5) for w in range(4))
-    contrast = Contrast(metric="l2", over="l0", of=of, minus=minus, than=than, than_minus=than_minus)
+    contrast = Contrast(metric="l2", over="l0", of={"w": 0}, minus={"w": 1}, than={"w": 2}, than_minus={"w": 3})
     assert contrast.measure(results(*settings)).estimate.value == pytest.approx((-1 - (-1)) - (1 - 5))
 
 
