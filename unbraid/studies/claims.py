@@ -1,16 +1,17 @@
 """A claim: a sentence of a source study in our words, the study of ours that tests it, and the parts it is decided by.
 
 Claims are data: `claims/SOURCE.toml` has an entry for each. A part of a claim names a measure with its arguments and
-the rule that reads the measure's interval; a claim of several parts holds if all hold and fails if one fails.
+the rule that reads what it measured; `combine` says whether the claim needs all of its parts or any.
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from unbraid.config import Config, JsonDict, check, read_toml, tagged
 from unbraid.errors import UserError
+from unbraid.metrics.sign_flips import Combine, least_replicates
 from unbraid.studies.measures import MEASURES, Measure
 from unbraid.studies.results import Where
 from unbraid.studies.verdicts import RULES, Rule
@@ -37,9 +38,23 @@ class Part(Config):
     measure: AnyMeasure
     """The statistic, with the settings it compares."""
     rule: AnyRule
-    """How the measure's 95 % interval becomes a verdict."""
+    """Which side of which line the claim is on."""
     smallest: float | None = Field(default=None, gt=0)
     """The smallest effect of interest, in the measure's unit; None: that of the metric's record in the catalog."""
+
+    @model_validator(mode="after")
+    def check_smallest(self) -> Self:
+        if self.smallest is None and self.measure.smallest() is None:
+            metric, kind = self.measure.metric, self.measure.to_dict()["kind"]
+            raise ValueError(
+                f"the measure '{kind}' of '{metric}' has no smallest effect of interest; accepted: smallest"
+            )
+        return self
+
+    @property
+    def smallest_effect(self) -> float:
+        """The smallest effect of interest, in the measure's unit."""
+        return self.smallest or self.measure.smallest() or 0.0
 
 
 class Claim(Config):
@@ -59,7 +74,7 @@ class Claim(Config):
     """Settings to change in the study, as PATH=VALUE, by scale."""
     parts: tuple[Part, ...] = Field(min_length=1, strict=False)
     """What is measured."""
-    combine: Literal["all", "any"] = "all"
+    combine: Combine = "all"
     """How the parts combine, by what the words mean: all of them must hold, or any one is enough."""
     exploratory: str = ""
     """What was chosen after looking at results; nothing for a confirmatory claim."""
@@ -70,6 +85,11 @@ class Claim(Config):
     def source(self) -> str:
         """The source study that makes the claim."""
         return self.id.partition("/")[0]
+
+    @property
+    def replicates(self) -> int:
+        """How many replicates it needs at least before its test can decide."""
+        return least_replicates(len(self.parts))
 
     def selections(self) -> list[Where]:
         """Every selection of settings that its parts read."""
