@@ -26,7 +26,7 @@ else:
 FOLDER = Path(__file__).parent / "claims"
 SOURCES = ("head-constraints", "gauge", "superposition", "mechanisms")
 """The source studies, in the order of the ledger."""
-OF_PART = ("what", "smallest")
+OF_PART = ("what", "control", "smallest")
 """Keys of a part that are neither its measure's nor its rule's."""
 
 
@@ -35,6 +35,8 @@ class Part(Config):
 
     what: str
     """What is measured, in a few words."""
+    control: bool = False
+    """Whether it shows only that the study could have shown the claim: unless it holds, the claim is undecided."""
     measure: AnyMeasure
     """The statistic, with the settings it compares."""
     rule: AnyRule
