@@ -80,7 +80,7 @@ NOTHING = Evidence(1.0, 1.0)
 
 
 class Rule(Config):
-    """Reads the replicates of a measurement; `margin` is where it draws the line, if the claim's words name a figure."""
+    """Reads the replicates of a measurement; `margin` is where it draws the line, if a claim's words name a figure."""
 
     @abstractmethod
     def words(self, smallest: float) -> str:
@@ -114,7 +114,8 @@ class Above(Rule):
     kind: Literal["above"] = "above"
     """The rule's name in a claim."""
     margin: float = 0.0
-    """What must be exceeded, in the measure's unit, where the claim names a figure; a higher margin is harder to meet."""
+    """What must be exceeded, in the measure's unit, where the claim names a figure; a higher margin is harder to
+    meet."""
 
     def words(self, smallest: float) -> str:
         return _sided_words("above", "below", self.margin, smallest, claims_an_effect=self.margin >= 0)
