@@ -98,10 +98,13 @@ def _design(entry: JsonDict) -> list[str]:
     """Replicates, how the parts combine, and each part's rule with its smallest effect."""
     replicates = entry["replicates"]
     planned = "not known here" if replicates["planned"] is None else str(replicates["planned"])
-    together = f"needs {entry['combine']} of {len(entry['rules'])} parts" if len(entry["rules"]) > 1 else "one part"
+    claimed = entry["controls"].count(False)
+    together = f"needs {entry['combine']} of {claimed} parts" if claimed > 1 else "one part"
+    controls = len(entry["controls"]) - claimed
+    together += f"; undecided unless its controls hold ({controls})" if controls else ""
     rules = [
-        f"{rule}; smallest effect {smallest:g}"
-        for rule, smallest in zip(entry["rules"], entry["smallest"], strict=True)
+        f"{'control: ' if control else ''}{rule}; smallest effect {smallest:g}"
+        for rule, smallest, control in zip(entry["rules"], entry["smallest"], entry["controls"], strict=True)
     ]
     return [f"replicates: {planned} (at least {replicates['needed']}); {together}", *(f"- {rule}" for rule in rules)]
 
@@ -126,9 +129,11 @@ def tally(entries: Sequence[JsonDict]) -> str:
 
 
 def deciding(entry: JsonDict) -> JsonDict | None:
-    """The part that decides: the first with the verdict that decides how the parts combine."""
-    order = ORDER[entry.get("combine", "all")]
-    return min(entry["parts"], key=lambda part: order.index(part["verdict"]), default=None)
+    """The part that decides: a control that does not hold, else the first with the verdict by which parts combine."""
+    order, parts = ORDER[entry.get("combine", "all")], entry["parts"]
+    failed = [part for part in parts if part.get("control") and part["verdict"] != "holds"]
+    claimed = [part for part in parts if not part.get("control")]
+    return failed[0] if failed else min(claimed, key=lambda part: order.index(part["verdict"]), default=None)
 
 
 def _row(entry: JsonDict) -> list[markup.Cell]:
@@ -189,7 +194,8 @@ def _section(entry: JsonDict, folder: Path, shown: dict[Path, str]) -> str:
 
 
 def _described(part: JsonDict) -> str:
-    return f"{part['what']} ({part['note']})" if part["note"] else part["what"]
+    what = f"control: {part['what']}" if part.get("control") else part["what"]
+    return f"{what} ({part['note']})" if part["note"] else what
 
 
 def _figures(entry: JsonDict, run: Path, shown: dict[Path, str]) -> str:

@@ -88,10 +88,21 @@ class Claim(Config):
         """The source study that makes the claim."""
         return self.id.partition("/")[0]
 
+    @model_validator(mode="after")
+    def check_parts(self) -> Self:
+        if all(part.control for part in self.parts):
+            raise ValueError("all parts are controls, so that nothing is claimed; accepted: at least one that is none")
+        return self
+
+    @property
+    def claimed(self) -> int:
+        """How many parts say what the claim says; the others are controls."""
+        return sum(not part.control for part in self.parts)
+
     @property
     def replicates(self) -> int:
         """How many replicates it needs at least before its test can decide."""
-        return least_replicates(len(self.parts))
+        return least_replicates(self.claimed)
 
     def selections(self) -> list[Where]:
         """Every selection of settings that its parts read."""

@@ -19,7 +19,7 @@ from unbraid.studies.claims import Claim, Part, load_claims
 from unbraid.studies.plans import Study, plan_study
 from unbraid.studies.results import Results
 from unbraid.studies.shipped import current_name
-from unbraid.studies.verdicts import Evidence, Measurement, judge
+from unbraid.studies.verdicts import HOLDS, Evidence, Measurement, Verdict, judge
 
 CLAIMS = load_claims()
 
@@ -73,6 +73,7 @@ def _entry(claim: Claim, study: Study, read: dict[Path, Results]) -> JsonDict:
         "combine": claim.combine,
         "rules": [f"{part.what}: {part.rule.words(part.smallest_effect)}" for part in claim.parts],
         "smallest": [part.smallest_effect for part in claim.parts],
+        "controls": [part.control for part in claim.parts],
         "replicates": {"needed": claim.replicates, "planned": study.replicates},
     }
     if not study.finished:
@@ -87,14 +88,28 @@ def _entry(claim: Claim, study: Study, read: dict[Path, Results]) -> JsonDict:
         raise UserError(
             f"claim {claim.id} cannot be judged by {study.run.path}: {problem}; if the code is newer, delete that run"
         ) from None
+    verdict, parts = judge_claim(claim, measured)
+    why = "; ".join(f"Control: {part['what']}: {part['verdict']}" for part in parts if _fails_as_control(part))
+    decided = {"verdict": verdict.verdict, "p": verdict.p, "q": None}
+    return {**described, "made": _made(study.run), **decided, "why": why, "parts": parts}
+
+
+def judge_claim(claim: Claim, measured: Sequence[Measurement]) -> tuple[Verdict, list[JsonDict]]:
+    """The verdict on a claim, and its parts with theirs, in the claim's order."""
     evidence = [
-        part.rule.evidence(measurement, part.smallest_effect, len(claim.parts))
+        part.rule.evidence(measurement, part.smallest_effect, claim.claimed)
         for part, measurement in zip(claim.parts, measured, strict=True)
     ]
-    verdict = judge(evidence, claim.combine)
-    parts = [_part(*part) for part in zip(claim.parts, measured, evidence, verdict.parts, strict=True)]
-    decided = {"verdict": verdict.verdict, "p": verdict.p, "q": None}
-    return {**described, "made": _made(study.run), **decided, "why": "", "parts": parts}
+    both = list(zip(claim.parts, evidence, strict=True))
+    controls = [found for part, found in both if part.control]
+    verdict = judge([found for part, found in both if not part.control], claim.combine, controls)
+    words, checked = iter(verdict.parts), iter(verdict.controls)
+    said = [next(checked if part.control else words) for part in claim.parts]
+    return verdict, [_part(*part) for part in zip(claim.parts, measured, evidence, said, strict=True)]
+
+
+def _fails_as_control(part: JsonDict) -> bool:
+    return part["control"] and part["verdict"] != HOLDS
 
 
 def _made(run: Run) -> JsonDict:
@@ -106,6 +121,7 @@ def _made(run: Run) -> JsonDict:
 def _part(part: Part, measurement: Measurement, evidence: Evidence, verdict: str) -> JsonDict:
     return {
         "what": part.what,
+        "control": part.control,
         "metric": part.measure.metric,
         "statistic": part.measure.to_dict()["kind"],
         "value": measurement.estimate.value,

@@ -17,6 +17,10 @@ all   holds if all parts hold, each at 5 % (an intersection-union test); opposit
 any   the mirror image: holds if any part does, by Holm's rule; opposite if all parts are, each at 5 %;
       else no effect if no part is left undecided
 
+A *control* is a part that shows only that the study could have shown the claim: that a penalty moved what it names,
+that something was lost before it was won back, that an unstable training is seen as unstable. Unless all controls hold,
+the claim is undecided. Where they do, *no effect* means that the claim was looked for and not reproduced.
+
 Either way, where there is nothing at most 2.5 % of claims end *holds* and at most 2.5 % *opposite*.
 """
 
@@ -168,14 +172,15 @@ RULES: dict[str, type[Rule]] = {"above": Above, "below": Below, "within": Within
 
 @dataclass(frozen=True)
 class Verdict:
-    """On a claim: the word, its p-value, and the words on its parts."""
+    """On a claim: the word, its p-value, and the words on its parts and on its controls."""
 
     verdict: str
     p: float
     parts: tuple[str, ...]
+    controls: tuple[str, ...] = ()
 
 
-def judge(evidence: Sequence[Evidence], combine: Combine = "all") -> Verdict:
+def judge(evidence: Sequence[Evidence], combine: Combine = "all", controls: Sequence[Evidence] = ()) -> Verdict:
     """The verdict on a claim from what its parts say.
 
     A part without an effect of interest speaks for neither side, so its p-values count as 1. Under the null either
@@ -187,19 +192,23 @@ def judge(evidence: Sequence[Evidence], combine: Combine = "all") -> Verdict:
         One a part.
     combine : "all" or "any"
         Whether the claim needs all parts, or any of them.
+    controls : sequence of Evidence
+        One a control; unless all hold, the claim is undecided.
 
     Returns
     -------
     Verdict
-        With the claim's p-value, that of the nearer of *holds* and *opposite*.
+        With the claim's p-value, that of the nearer of *holds* and *opposite*; not below that of any control.
 
     Examples
     --------
     >>> parts = [Evidence(p_for=0.008, p_against=1.0), Evidence(p_for=0.04, p_against=1.0)]
     >>> judge(parts, "all")
-    Verdict(verdict='holds', p=0.04, parts=('holds', 'holds'))
+    Verdict(verdict='holds', p=0.04, parts=('holds', 'holds'), controls=())
     >>> judge(parts, "any")
-    Verdict(verdict='holds', p=0.016, parts=('holds', 'holds'))
+    Verdict(verdict='holds', p=0.016, parts=('holds', 'holds'), controls=())
+    >>> judge(parts, "all", controls=[Evidence(p_for=0.3, p_against=1.0)])
+    Verdict(verdict='undecided', p=0.3, parts=('holds', 'holds'), controls=('undecided',))
     """
     p_for = [1.0 if part.no_effect else part.p_for for part in evidence]
     p_against = [1.0 if part.no_effect else part.p_against for part in evidence]
@@ -209,11 +218,17 @@ def judge(evidence: Sequence[Evidence], combine: Combine = "all") -> Verdict:
     else:
         p_for = holm(p_for)
         p = min(min(p_for), max(p_against))
-    words = tuple(
-        NO_EFFECT if part.no_effect else HOLDS if ours <= LEVEL else OPPOSITE if theirs <= LEVEL else UNDECIDED
-        for part, ours, theirs in zip(evidence, p_for, p_against, strict=True)
-    )
-    return Verdict(_combined(words, combine), p, words)
+    words = tuple(map(_word, evidence, p_for, p_against))
+    checked = tuple(_word(control, control.p_for, control.p_against) for control in controls)
+    verdict = _combined(words, combine) if all(word == HOLDS for word in checked) else UNDECIDED
+    return Verdict(verdict, max([p, *(1.0 if each.no_effect else each.p_for for each in controls)]), words, checked)
+
+
+def _word(part: Evidence, p_for: float, p_against: float) -> str:
+    """The outcome of one part, from its p-values as they count among the others."""
+    if part.no_effect:
+        return NO_EFFECT
+    return HOLDS if p_for <= LEVEL else OPPOSITE if p_against <= LEVEL else UNDECIDED
 
 
 def _combined(words: tuple[str, ...], combine: Combine) -> str:
