@@ -19,6 +19,9 @@ RENAMED = json.loads((REGRESSION / "renamed.json").read_text())["metrics"]
 ELSEWHERE = {
     "mean_change": "with tracking, where something is learned at two checks",
     "steps_to_95": "where a model gets there",
+    "zeros": "of every dictionary and baseline",
+    "mean_correlation": "the same",
+    "selected_pair_cosine": "with pair_orthogonality",
     "seconds": "a time, which the regression runs leave out",
     "letter_absorption": "with letters",
     "letter_absorption_fraction": "with letters",
