@@ -22,6 +22,7 @@ from unbraid.dictionaries.lists import encode
 from unbraid.dictionaries.stack import Dictionary, Stack
 from unbraid.metrics import absorption, firing, recovery
 from unbraid.metrics.catalog import METRICS, ORACLE, RANDOM
+from unbraid.metrics.correlation import mean_correlation
 from unbraid.metrics.intervals import estimate
 from unbraid.randomness import stream
 from unbraid.worlds import Batch, World
@@ -251,6 +252,7 @@ class _Tally:
             **against_truth,
             "l0": firing.l0(self.counts, self.moments.samples),
             "density": firing.density(self.counts, self.moments.samples).mean(-1),
+            "zeros": firing.zeros(self.counts, self.moments.samples),
             "dead": firing.dead(self.counts).double(),
             "explained_variance": self.moments.explained_variance(),
             "reconstruction_error": self.moments.reconstruction_error(),
@@ -310,7 +312,11 @@ def redundancy_scores(
 ) -> dict[str, Tensor]:
     """How much a dictionary says twice: features that point alike, and features that fire alike."""
     codes = Codes.concatenate([encode(batch) for batch in batches])
-    return {"redundancy": recovery.redundancy(directions, codes.counts()), "correlation": correlation(codes)}
+    return {
+        "redundancy": recovery.redundancy(directions, codes.counts()),
+        "correlation": correlation(codes),
+        "mean_correlation": mean_correlation(codes),
+    }
 
 
 def matched_order(cosine: Float[Tensor, "n f"], matched: Int[Tensor, "n"]) -> Float[Tensor, "n f"]:
