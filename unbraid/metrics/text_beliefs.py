@@ -11,7 +11,7 @@ which is least, in K dimensions, for correspondence analysis: with √p(v) δ_vw
     KL   = ½ |μ_v - μ_v'|²        attention = softmax(-KL / κ) on windows of the text itself
 
 so that over the text the variance of a head's k-th dimension is S_k, the k-th canonical correlation of a token with the
-next: at most 1, whatever the text. p(w | v) is Witten and Bell's, as in `language`: a token seen a few times says little.
+next: at most 1, whatever the text. p(w | v) is Witten and Bell's, as in `language`: a rare token says little.
 
 The smallest K is the least whose attention is sharper than a threshold. Tokens that come again in a window are alike to
 every head, so that sharpness has a ceiling below 1 that no K passes. Assumed: nothing but pairs, the K leading
