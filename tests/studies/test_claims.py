@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from unbraid.errors import UserError
-from unbraid.metrics.intervals import FEWEST_PAIRS
 from unbraid.pipeline.expand import expand
 from unbraid.storage.runs import Run
 from unbraid.studies.claims import FOLDER, SOURCES, Claim, load_claims
@@ -60,7 +59,7 @@ def test_the_study_can_answer(claim: Claim, scale: str, tmp_path: Path, pretend_
     for where in claim.selections():
         selected = [member for member in members if matches(member.setting, study.config, where)]
         assert selected, where
-        assert len({member.experiment.replicate() for member in selected}) >= FEWEST_PAIRS
+        assert len({member.experiment.replicate() for member in selected}) >= claim.replicates
 
 
 def test_every_claim_is_loaded_by_its_id_and_tested_by_a_study_that_ships():

@@ -22,9 +22,14 @@ from pydantic import Field
 
 from unbraid.config import Config
 from unbraid.errors import UserError
+from unbraid.metrics.catalog import get
+from unbraid.metrics.intervals import Difference as PairedDifference
 from unbraid.metrics.intervals import Estimate, Path, Paths, compare, estimate, paired_difference
 from unbraid.studies.results import ByReplicate, Results, Where, means
 from unbraid.studies.verdicts import Measurement
+
+SMALLEST_RATIO = 0.05
+"""The smallest effect of interest of a ratio: five in a hundred more or less."""
 
 
 class Measure(Config):
@@ -39,6 +44,10 @@ class Measure(Config):
     @abstractmethod
     def selections(self) -> list[Where]:
         """Every selection of settings it reads: a study is narrowed to these."""
+
+    def smallest(self) -> float | None:
+        """The smallest effect of interest in the measure's unit, unless a part states its own: that of the metric."""
+        return get(self.metric).least_difference
 
 
 class Level(Measure):
@@ -70,8 +79,7 @@ class Difference(Measure):
     def measure(self, results: Results) -> Measurement:
         ours, theirs = (results.values(self.metric, where) for where in (self.of, self.minus))
         chances = [results.chance(self.metric, where) for where in (self.of, self.minus)]
-        difference = paired_difference(ours, theirs)
-        return Measurement(difference.estimate, difference.pairs, _minus(*chances))
+        return _paired(ours, theirs, _minus(*chances))
 
     def selections(self) -> list[Where]:
         return [self.of, self.minus]
@@ -93,6 +101,9 @@ class Relative(Measure):
 
     def selections(self) -> list[Where]:
         return [self.of, self.minus]
+
+    def smallest(self) -> float:
+        return SMALLEST_RATIO
 
 
 class Contrast(Measure):
@@ -139,8 +150,7 @@ class Matched(Measure):
             raise UserError(f"the study has no ceiling of '{self.by}' to match at")
         level = self.times * ceiling
         ours, theirs = (self._interpolated(results, where, level) for where in (self.of, self.minus))
-        difference = paired_difference(ours, theirs)
-        return Measurement(difference.estimate, difference.pairs, None)
+        return _paired(ours, theirs)
 
     def selections(self) -> list[Where]:
         return [self.of, self.minus]
@@ -173,7 +183,7 @@ class EqualL0(Measure):
             return Measurement(Estimate(math.nan, None), 0, None, note=compared.reason)
         low, high = f"{compared.low:.4g}", f"{compared.high:.4g}"
         span = low if compared.low == compared.high else f"{low} to {high}"
-        return Measurement(compared.difference.estimate, compared.difference.pairs, None, note=f"at L0 {span}")
+        return _of_difference(compared.difference, None, note=f"at L0 {span}")
 
     def selections(self) -> list[Where]:
         return [self.of, self.minus]
@@ -193,8 +203,7 @@ class Nearer(Measure):
 
     def measure(self, results: Results) -> Measurement:
         ours, theirs = (self._distances(results, where) for where in (self.of, self.minus))
-        difference = paired_difference(ours, theirs)
-        return Measurement(difference.estimate, difference.pairs, None)
+        return _paired(ours, theirs)
 
     def selections(self) -> list[Where]:
         return [self.of, self.minus]
@@ -236,6 +245,9 @@ class Panels(Measure):
     def selections(self) -> list[Where]:
         return [cell.of for cell in self.cells]
 
+    def smallest(self) -> None:
+        """Its unit is a square, in which no metric has a smallest effect: a part states its own."""
+
     def _nearer(self, ours: float, cell: Cell) -> float:
         if self.ratio:
             return math.log(ours / cell.same) ** 2 - math.log(ours / cell.other) ** 2
@@ -255,7 +267,15 @@ MEASURES: dict[str, type[Measure]] = {
 
 
 def _measurement(values: ByReplicate, chance: float | None, zero: float = 0.0) -> Measurement:
-    return Measurement(estimate(list(values.values())), len(values), chance, zero)
+    return Measurement(estimate(list(values.values())), len(values), chance, zero, values=tuple(values.values()))
+
+
+def _paired(ours: ByReplicate, theirs: ByReplicate, chance: float | None = None) -> Measurement:
+    return _of_difference(paired_difference(ours, theirs), chance)
+
+
+def _of_difference(difference: PairedDifference, chance: float | None, note: str = "") -> Measurement:
+    return Measurement(difference.estimate, difference.pairs, chance, note=note, values=difference.values)
 
 
 def _minus(a: float | None, b: float | None) -> float | None:
