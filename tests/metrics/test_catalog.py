@@ -29,6 +29,26 @@ ELSEWHERE = {
     "letter_absorption": "with letters",
     "letter_absorption_fraction": "with letters",
     "letter_splits": "with letters",
+    "gradient_peak": "of models on text",
+    **dict.fromkeys(
+        [
+            "tensor_share",
+            "text_sharpness",
+            "text_sharpness_<kind>",
+            "smallest_sharp_text",
+            "smallest_sharp_measured",
+            "mean_distance_<kind>",
+            "untrained_mean_distance",
+            "untrained_mean_distance_<kind>",
+            "mean_deviation",
+            "mean_deviation_<kind>",
+            "untrained_mean_deviation",
+            "untrained_mean_deviation_<kind>",
+            "transport_effect",
+            "transport_effect_<kind>",
+        ],
+        "of gauge models on text",
+    ),
 }
 """Metrics that none of the small regression runs writes, and when a run does. A new metric is added here: the scores of
 those runs are of before."""
