@@ -217,6 +217,7 @@ class EvaluateStack(LearningStage):
     """Score one trained stack: against the planted truth, or against the factors behind a model's activations."""
 
     kind = "evaluate-stack"
+    version = 2
 
     training: TrainStack
     probe: ProbeFactors | None
@@ -311,6 +312,7 @@ class FitBaselines(LearningStage):
     """Fit and score the baselines of one group, member by member."""
 
     kind = "baseline"
+    version = 2
 
     members: tuple[BaselineMember, ...]
     probe: ProbeFactors | None
