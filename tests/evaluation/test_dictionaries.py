@@ -31,7 +31,7 @@ def evaluation(world: World, samples: int) -> list[Batch]:
 
 def test_a_perfect_dictionary_scores_its_ceiling_everywhere():
     scores = score(perfect(SMALL), SMALL, samples=4096)
-    for name in ("mmcs", "mcc", "recovered", "precision", "recall", "f1", "explained_variance"):
+    for name in ("mmcs", "mcc", "matched_cosine", "recovered", "precision", "recall", "f1", "explained_variance"):
         assert scores.values[name].item() == pytest.approx(1, abs=1e-3), name
         assert scores.ceiling[name] == pytest.approx(1, abs=1e-6), name
     assert scores.values["l0"].item() == pytest.approx(scores.ceiling["l0"], abs=1e-2)

@@ -94,9 +94,9 @@ def score(dictionary: Stack | FittedBaseline, world: World, samples: int = 20_48
     Returns
     -------
     Scores
-        Recovery of directions (`mmcs`, `mcc`), agreement of firing (`precision`, `recall`, `f1`), sparsity (`l0`,
-        `dead`), reconstruction (`explained_variance`), redundancy and, in worlds with parents, absorption.
-        docs/metrics.md defines them. Without planted features: sparsity, reconstruction and redundancy.
+        Recovery of directions (`mmcs`, `mcc`, `matched_cosine`), agreement of firing (`precision`, `recall`, `f1`),
+        sparsity (`l0`, `dead`), reconstruction (`explained_variance`), redundancy and, in worlds with parents,
+        absorption. docs/metrics.md defines them. Without planted features: sparsity, reconstruction and redundancy.
 
     Examples
     --------
@@ -151,6 +151,7 @@ class _Reader:
         values = {
             "mmcs": recovery.mmcs(cosine),
             "mcc": recovery.mcc(cosine, matched),
+            "matched_cosine": recovery.mean_matched_cosine(cosine, matched),
             "recovered": recovery.recovered(cosine, matched),
         }
         tables = {
