@@ -8,7 +8,7 @@ import pytest
 from unbraid.errors import UserError
 from unbraid.studies.measures import Cell, Contrast, Difference, EqualL0, Level, Matched, Nearer, Panels, Relative
 from unbraid.studies.results import Results
-from unbraid.studies.verdicts import Above
+from unbraid.studies.verdicts import NOTHING, Above
 
 CONFIG = {"world": {"n_features": 8}, "dictionary": {"d_sae": 8}}
 
@@ -38,7 +38,7 @@ def test_a_difference_is_paired_by_replicate_not_by_place():
     one, other = summary({"weight": 1}, mmcs=FIVE), summary({"weight": 2}, "edcba", mmcs=[4.9, 3.9, 2.9, 1.9, 0.9])
     measurement = Difference(metric="mmcs", of={"weight": 1}, minus={"weight": 2}).measure(results(one, other))
     assert measurement.estimate.interval == pytest.approx((0.1, 0.1))
-    assert Above().verdict(measurement) == "holds"
+    assert measurement.values == pytest.approx((0.1,) * 5)
 
 
 def test_the_chance_of_a_difference_is_the_difference_of_chances():
@@ -123,7 +123,7 @@ def test_four_shared_replicates_are_four_pairs():
     summaries = summary({"weight": 1}, mmcs=FIVE), summary({"weight": 2}, "bcdef", mmcs=[0.0] * 5)
     measurement = Difference(metric="mmcs", of={"weight": 1}, minus={"weight": 2}).measure(results(*summaries))
     assert (measurement.pairs, measurement.estimate.value) == (4, 3.5)
-    assert Above().verdict(measurement) == "undecided"
+    assert Above().evidence(measurement, 0.01) == NOTHING
 
 
 def test_settings_are_averaged_over_what_is_not_chosen():
@@ -191,7 +191,7 @@ def test_equal_l0_is_the_mean_gap_over_log_l0_where_both_paths_are():
     assert measurement.estimate.value == pytest.approx(1.5)
     assert measurement.estimate.interval == pytest.approx((1.5, 1.5))  # replicates differ by 40: only pairing sees it
     assert (measurement.pairs, measurement.chance, measurement.note) == (5, None, "at L0 2.718 to 20.09")
-    assert Above(margin=1.4).verdict(measurement) == "holds"
+    assert measurement.values == pytest.approx((1.5,) * 5)
 
 
 def test_equal_l0_at_one_l0():
@@ -205,7 +205,7 @@ def test_equal_l0_is_undecided_with_a_reason_where_no_l0_is_shared():
     measurement = EQUAL.measure(results(*path("ours", (1, 0.9), (2, 0.9)), *path("theirs", (4, 0.1), (8, 0.1))))
     assert math.isnan(measurement.estimate.value)
     assert measurement.note == "no L0 is on every path: 1 to 2 against 4 to 8"
-    assert Above().verdict(measurement) == "undecided"
+    assert Above().evidence(measurement, 0.01) == NOTHING
 
 
 def test_equal_l0_leaves_out_a_replicate_that_fires_nothing():
@@ -214,7 +214,7 @@ def test_equal_l0_leaves_out_a_replicate_that_fires_nothing():
         setting["metrics"]["l0"]["members"] = [*setting["metrics"]["l0"]["members"][:4], 0.0]
     measurement = EQUAL.measure(results(*ours, *path("theirs", (1, 0.1), (4, 0.1))))
     assert (measurement.pairs, measurement.estimate.value) == (4, pytest.approx(0.8))
-    assert Above().verdict(measurement) == "undecided"
+    assert Above().evidence(measurement, 0.01) == NOTHING
 
 
 def test_panels_are_nearer_to_one_label():
