@@ -20,7 +20,7 @@ CONFIGURATIONS = [
 
 
 def test_every_page_has_an_example():
-    assert len(CONFIGURATIONS) == 5
+    assert len(CONFIGURATIONS) == 6
 
 
 @pytest.mark.parametrize("block", CONFIGURATIONS)

@@ -31,7 +31,7 @@ def evaluation(world: World, samples: int) -> list[Batch]:
 
 def test_a_perfect_dictionary_scores_its_ceiling_everywhere():
     scores = score(perfect(SMALL), SMALL, samples=4096)
-    for name in ("mmcs", "mcc", "recovered", "precision", "recall", "f1", "explained_variance"):
+    for name in ("mmcs", "mcc", "matched_cosine", "recovered", "precision", "recall", "f1", "explained_variance"):
         assert scores.values[name].item() == pytest.approx(1, abs=1e-3), name
         assert scores.ceiling[name] == pytest.approx(1, abs=1e-6), name
     assert scores.values["l0"].item() == pytest.approx(scores.ceiling["l0"], abs=1e-2)
@@ -88,7 +88,7 @@ def test_scores_print_as_a_table_with_chance_and_ceiling():
     text = str(score(Stack.start(Dictionary(d_sae=16), 24, [0, 1]), SMALL, 1024))
     assert "chance" in text
     assert "ceiling" in text
-    assert len(text.splitlines()) == 14
+    assert len(text.splitlines()) == 16
 
 
 def simply(encode, decode, match: torch.Tensor, world: World, samples: int) -> dict[str, torch.Tensor]:

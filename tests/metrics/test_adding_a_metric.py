@@ -24,7 +24,9 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
         with (folder / "unbraid" / "metrics" / file).open("a") as end:
             end.write(addition)
     insert_after(folder / "unbraid/evaluation/dictionaries.py", r'^            "dead": .*$', THE_LINE)
-    insert_after(folder / "unbraid/pipeline/dictionary_stages.py", r'^    kind = "evaluate-stack"$', THE_VERSION)
+    insert_after(
+        folder / "unbraid/pipeline/dictionary_stages.py", r'^    kind = "evaluate-stack"\n    version = 2$', THE_VERSION
+    )
     run_python(folder, "-m", "unbraid", "run", "quickstart", *SMALL, "--name", "small", "--quiet")
     return folder
 
@@ -58,4 +60,4 @@ def test_a_run_has_it_with_interval_chance_ceiling_and_difference(package: Path)
 
 def test_the_version_is_in_the_key_of_the_stage(package: Path):
     stages = [path for path in (package / "runs" / "cache").iterdir() if path.name.startswith("evaluate-stack-")]
-    assert [json.loads((stage / "checksums.json").read_text())["version"] for stage in stages] == [2]
+    assert [json.loads((stage / "checksums.json").read_text())["version"] for stage in stages] == [3]

@@ -20,9 +20,15 @@ from unbraid.metrics.gaussians import (
     expected_sharpness,
     kl_mean,
     kl_std,
+    mean_deviation,
+    mean_distance,
     smallest_sharp,
     temperature,
+    tensor_share,
+    transport_effect,
 )
+from unbraid.models.gauge.frames import turns
+from unbraid.models.gauge.pairwise import transports
 
 PUBLISHED = """\
 [DIVERSITY] μ_dist: 0.4962 | φ_std: 0.4827 | KL_std: 0.0134
@@ -59,6 +65,53 @@ def test_distances_frames_and_variances_are_what_loops_find(beliefs):
     assert found.frame_deviation == pytest.approx(np.mean([np.std(frame[:, axis], ddof=1) for axis in range(3)]))
     assert (found.variance_least, found.variance_most) == (variance.min(), variance.max())
     assert found.variance_mean == pytest.approx(variance.mean())
+
+
+@pytest.mark.parametrize("width", [1, 3, 5, 19])
+def test_drawn_means_are_as_far_apart_as_chi_says_and_deviate_alike_at_any_width(rng, width):
+    """|μ_i - μ_j| = √2·s·χ_K, of mean 2s·Γ((K+1)/2)/Γ(K/2); a deviation knows nothing of K."""
+    means = torch.from_numpy(rng.normal(scale=0.3, size=(4000, width)))
+    expected = 2 * 0.3 * math.exp(math.lgamma((width + 1) / 2) - math.lgamma(width / 2))
+    assert mean_distance(means) == pytest.approx(expected, rel=0.03)
+    assert mean_deviation(means) == pytest.approx(0.3, rel=0.03)
+
+
+def test_a_deviation_is_half_the_mean_square_distance_in_a_dimension(rng):
+    means = rng.normal(size=(6, 3))
+    squares = [np.sum((means[i] - means[j]) ** 2) for i, j in permutations(range(6), 2)]
+    assert mean_deviation(torch.from_numpy(means)) == pytest.approx(math.sqrt(np.mean(squares) / 2 / 3))
+
+
+@pytest.mark.parametrize("degree", [0, 1, 2, 3])
+def test_what_transport_moves_is_what_the_form_over_pairs_moves(rng, degree):
+    """Ω_ij μ_j - μ_j by the specification, `models/gauge/pairwise.py`; scalars are never moved."""
+    frames = torch.from_numpy(rng.normal(size=(7, 3)))
+    means = torch.from_numpy(rng.normal(size=(7, 2, 2 * degree + 1)))
+    omega = transports(frames[None, None], degree, "exact")[0, 0].numpy()
+    found = transport_effect(means, turns(frames, {degree})[degree])
+    for head in range(2):
+        own = means[:, head].numpy()
+        moved = np.mean([np.sum((omega[i, j] @ own[j] - own[j]) ** 2) for i, j in permutations(range(7), 2)])
+        assert found[head].item() == pytest.approx(math.sqrt(moved / np.mean(np.sum(own**2, 1))), abs=1e-12)
+    assert (found == 0).all() if degree == 0 else (found > 0.3).all()
+
+
+def test_transport_does_nothing_without_frames_and_everything_with_unrelated_ones(rng):
+    """A turn by φ about an axis moves what is square to it by 2 sin φ/2; unrelated frames move by √2 in the mean."""
+    means = torch.from_numpy(rng.normal(size=(400, 1, 5)))
+    assert transport_effect(means, torch.eye(5, dtype=torch.float64).expand(400, 5, 5)).item() == 0
+    two = torch.tensor([[0.0, 0.0, 0.0], [0.0, 0.0, 0.8]], dtype=torch.float64)
+    across = torch.tensor([[[1.0, 0.0, 0.0]], [[0.0, 2.0, 0.0]]], dtype=torch.float64)  # square to the axis z
+    assert transport_effect(across, turns(two, {1})[1]).item() == pytest.approx(2 * math.sin(0.4))
+    quaternions = rng.normal(size=(400, 4))
+    quaternions /= np.linalg.norm(quaternions, axis=1, keepdims=True)
+    angle = 2 * np.arccos(quaternions[:, :1])
+    anywhere = torch.from_numpy(angle * quaternions[:, 1:] / np.sin(angle / 2))
+    assert transport_effect(means, turns(anywhere, {2})[2]).item() == pytest.approx(math.sqrt(2), rel=0.02)
+
+
+def test_tensors_are_of_degree_2_and_higher():
+    assert [tensor_share(degrees) for degrees in ([0, 0, 1], [0, 1, 2, 3], [2, 2])] == [0, 0.5, 1]
 
 
 def test_divergences_are_averaged_over_heads_and_published_ones_include_later_keys(beliefs):

@@ -12,12 +12,19 @@ import torch
 
 from unbraid.metrics.attention import between_heads
 from unbraid.metrics.heads import (
+    FOLDS,
+    PENALTIES,
     accuracy,
+    between_layers,
+    capped_steps_to,
     cka,
     cosine_redundancy,
+    effective_rank,
     evenness,
     expected_cosine,
     explained,
+    held_out_r2,
+    largest_between,
     pooled,
     right,
     separation,
@@ -90,6 +97,103 @@ def test_cka_of_a_head_that_never_varies_is_nothing_and_of_too_few_stories_unkno
     heads[:, :, 1] = 2.5
     assert cka(heads)[0, 0, 1].item() == 0
     assert cka(heads[:, :3]).isnan().all()
+
+
+def peer_predicts(gram: np.ndarray, y: np.ndarray, fitted: np.ndarray, unseen: np.ndarray, ridge: float) -> np.ndarray:
+    """By scikit-learn's kernel ridge, with a mean that is fitted, too."""
+    from sklearn.kernel_ridge import KernelRidge
+    from sklearn.preprocessing import KernelCenterer
+
+    own, across, mean = gram[np.ix_(fitted, fitted)], gram[np.ix_(unseen, fitted)], y[fitted].mean(0)
+    centre = KernelCenterer().fit(own)
+    peer = KernelRidge(alpha=ridge, kernel="precomputed").fit(centre.transform(own), y[fitted] - mean)
+    return peer.predict(centre.transform(across)) + mean
+
+
+def peer_r2(x: np.ndarray, y: np.ndarray, kernel: str) -> float:
+    """On each of four folds from the other three, with the penalty that predicts each story of these best."""
+    from sklearn.metrics.pairwise import euclidean_distances
+    from sklearn.preprocessing import KernelCenterer
+
+    squares = euclidean_distances(x, squared=True)
+    bandwidth = np.sort(squares[np.triu_indices(len(x), 1)])[(len(x) * (len(x) - 1) // 2 - 1) // 2]
+    gram = x @ x.T if kernel == "linear" else np.exp(-squares / bandwidth)
+    fold, error, total = np.arange(len(x)) % FOLDS, 0.0, 0.0
+    for f in range(FOLDS):
+        fitted, unseen = np.flatnonzero(fold != f), np.flatnonzero(fold == f)
+        level = np.trace(KernelCenterer().fit_transform(gram[np.ix_(fitted, fitted)])) / len(fitted)
+        misses = []
+        for penalty in PENALTIES:
+            alone = [peer_predicts(gram, y, fitted[fitted != s], np.array([s]), penalty * level)[0] for s in fitted]
+            misses.append(np.square(y[fitted] - alone).sum())
+        best = PENALTIES[int(np.argmin(misses))]
+        error += np.square(y[unseen] - peer_predicts(gram, y, fitted, unseen, best * level)).sum()
+        total += np.square(y[unseen] - y[fitted].mean(0)).sum()
+    return 1 - error / total
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_held_out_r2_is_what_scikit_learn_predicts_on_stories_it_has_not_fitted(rng, kernel):
+    x = rng.standard_normal((24, 2))
+    y = np.stack([x[:, 0] + 0.3 * rng.standard_normal(24), x[:, 1] ** 2], 1)
+    found = held_out_r2(torch.from_numpy(np.stack([x, y], 1))[None], kernel)[0]
+    assert found[0, 1].item() == pytest.approx(peer_r2(x, y, kernel))
+    assert found[1, 0].item() == pytest.approx(peer_r2(y, x, kernel))
+    assert found.diagonal().isnan().all()
+
+
+def test_a_mirrored_head_is_known_a_square_to_the_nonlinear_one_alone_and_an_independent_one_to_neither(rng):
+    first, independent = rng.standard_normal((2, 300, 2))
+    heads = torch.from_numpy(np.stack([first, -first, first**2 - 1, independent], 1))[None]
+    linear, nonlinear = (held_out_r2(heads, kernel)[0, 0] for kernel in ("linear", "rbf"))
+    assert linear[1] > 0.99
+    assert nonlinear[1] > 0.95
+    assert linear[2] < 0.1
+    assert nonlinear[2] > 0.7
+    assert max(linear[3], nonlinear[3]) < 0.05
+
+
+def test_held_out_r2_finds_what_cka_cannot_see_in_a_small_direction(rng):
+    """The first head says of the second what it says, in a direction of a hundredth of its variance."""
+    loud, told = rng.standard_normal((2, 400, 1))
+    heads = torch.from_numpy(np.stack([np.hstack([loud, 0.1 * told]), np.hstack([told, 0 * told])], 1))[None]
+    assert cka(heads)[0, 0, 1] < 0.05
+    assert held_out_r2(heads, "linear")[0, 0, 1] > 0.95
+
+
+def test_the_largest_dependence_of_independent_heads_is_near_nothing(rng):
+    heads = torch.from_numpy(rng.standard_normal((3, 128, 4, 16)))
+    for kernel in ("linear", "rbf"):
+        assert largest_between(held_out_r2(heads, kernel)).abs().max() < 0.1
+    assert held_out_r2(heads[:, :8], "linear").isnan().all()
+    heads[0, :, 1] = 0.1
+    assert held_out_r2(heads, "linear")[0].isnan().sum() == 4 + 6  # nothing from it, and nothing of it
+
+
+def test_the_largest_between_heads_leaves_out_the_head_itself_and_what_is_not_known():
+    table = torch.tensor([[[9.0, 0.2], [0.4, 9.0]], [[9.0, torch.nan], [0.1, 9.0]], [[9.0, torch.nan]] * 2])
+    table[2, 1, 0] = torch.nan
+    found = largest_between(table)
+    assert found[:2].tolist() == pytest.approx([0.4, 0.1])
+    assert found[2].isnan()
+
+
+def test_redundancy_between_layers_leaves_out_pairs_of_one_layer():
+    table = torch.arange(16.0).reshape(1, 4, 4)
+    expected = np.mean([2, 3, 6, 7, 8, 9, 12, 13])
+    assert between_layers(table, layers=2).item() == expected
+    assert between_layers(table, layers=1).isnan().all()
+
+
+def test_the_effective_rank_is_the_number_of_equal_directions_and_less_of_unequal_ones(rng):
+    axes = np.linalg.qr(rng.standard_normal((40, 6)) - rng.standard_normal((40, 6)).mean(0))[0]
+    axes = np.linalg.qr(axes - axes.mean(0))[0]
+    sizes = np.array([[1, 1, 1, 0, 0, 0], [4, 0, 0, 0, 0, 0], [2, 1, 1, 0, 0, 0], [0] * 6])
+    turn = np.linalg.qr(rng.standard_normal((6, 6)))[0]
+    heads = torch.from_numpy(np.stack([axes * size @ turn + 5 for size in sizes], 1))[None]
+    unequal = np.exp(0.5 * np.log(2) + 0.5 * np.log(4))
+    np.testing.assert_allclose(effective_rank(heads)[0, :3], [3, 1, unequal], rtol=1e-6)
+    assert effective_rank(torch.zeros(1, 9, 2, 3)).tolist() == [[0, 0]]
 
 
 def test_usage_is_the_share_of_tokens_that_chose_a_head():
@@ -167,3 +271,8 @@ def test_steps_to_a_level_are_those_of_the_first_time_it_is_reached():
     found = steps_to(0.95, accuracies, steps)
     assert found[:2].tolist() == [20, 30]
     assert found[2].isnan()
+
+
+def test_capped_steps_count_a_model_that_never_gets_there_as_the_last_step():
+    steps, accuracies = torch.tensor([10, 20, 35]), torch.tensor([[0.1, 0.96, 0.9], [0.9, 0.9, 0.9], [0.0, 0.0, 0.95]])
+    assert capped_steps_to(0.95, accuracies, steps).tolist() == [20, 35, 35]

@@ -26,6 +26,7 @@ from unbraid.metrics.recovery import (
     matched_cosine,
     mcc,
     mean_change,
+    mean_matched_cosine,
     mmcs,
     mmcs_with,
     recovered,
@@ -81,7 +82,8 @@ def test_the_matching_is_the_best_of_all_matchings(true, learned):
         best = max(
             sum(long[i, j] for i, j in enumerate(order)) for order in permutations(range(max(true, learned)), smaller)
         )
-        assert mcc(table, match(table))[member].item() == pytest.approx(best / smaller)
+        assert mcc(table, match(table))[member].item() == pytest.approx(best / true)
+        assert mean_matched_cosine(table, match(table))[member].item() == pytest.approx(best / smaller)
 
 
 def test_the_matching_is_scipys():
@@ -102,7 +104,8 @@ def test_a_small_dictionary_leaves_true_features_without_a_match():
     matched = match(table)
     assert matched.tolist() == [[-1, 1, -1, -1, 0, -1, 2]]
     np.testing.assert_allclose(matched_cosine(table, matched).numpy(), [[0, 1, 0, 0, 1, 0, 1]], atol=1e-12)
-    assert mcc(table, matched).item() == pytest.approx(1)
+    assert mcc(table, matched).item() == pytest.approx(3 / 7)
+    assert mean_matched_cosine(table, matched).item() == pytest.approx(1)
     assert recovered(table, matched).item() == pytest.approx(3 / 7)
 
 

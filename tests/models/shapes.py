@@ -34,6 +34,7 @@ GAUGES = {
     "gauge, fixed priors": Gauge(
         irreps="1x1e + 1x2e", layers=2, priors="gauge_fixed", self_attention=False, free_energy=FreeEnergy()
     ),
+    "gauge, no transport": Gauge(irreps="1x0e + 1x1e + 1x2e", layers=2, frame_deviation=1.0, transport="identity"),
     "gauge, published": Gauge(
         irreps=[["ℓ0", 2, 1], ["ℓ1", 1, 3]],  # pyright: ignore[reportArgumentType]
         layers=2,

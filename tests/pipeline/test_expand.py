@@ -36,6 +36,42 @@ def test_seeds_are_replicates_and_not_part_of_the_setting():
     assert [m.experiment.replicate() for m in members] == ["7/1", "8/1", "7/2", "8/2"]
 
 
+@pytest.mark.parametrize(
+    ("data", "replicates", "stacks"),
+    [
+        ({"training": {"steps": 3}}, ["0/0", "5/5"], 2),
+        ({"kind": "models"}, ["0/0", "5/5"], 2),
+        ({"kind": "pipeline"}, ["0/0/0", "5/5/5"], 2),
+        ({"kind": "embedding"}, ["0/0", "5/5"], 2),
+        ({"cases": {"a": {"world": {"seed": 9}}}}, ["0/0", "5/5"], 2),
+    ],
+)
+def test_a_replicate_has_a_world_data_and_an_initialisation_of_its_own(data: dict, replicates: list[str], stacks: int):
+    plan = expand({**data, "sweep": {"replicate": [0, 5]}}, "here")
+    assert [member.experiment.replicate() for member in plan.members] == replicates
+    assert [member.setting for member in plan.members] == [{"case": "a"} if "cases" in data else {}] * 2
+    assert len(plan.stacks) == stacks
+    again = expand(plan.config, "there")
+    assert [member.experiment for member in again.members] == [member.experiment for member in plan.members]
+
+
+def test_settings_of_a_replicate_share_its_world_and_train_together():
+    plan = expand({"sweep": {"mechanisms.sparsity.weight": [0.1, 0.2], "replicate": [3, 4]}}, "here")
+    worlds = [{member.experiment.to_dict()["world"]["seed"] for member in stack.members} for stack in plan.stacks]
+    assert worlds == [{3}, {4}]
+    assert [len(stack.members) for stack in plan.stacks] == [2, 2]
+
+
+def test_replicates_and_seeds_are_not_both_swept_or_overridden():
+    for path in ("seed", "world.seed"):
+        with pytest.raises(UserError, match=f"sweep.replicate sets '{path}', which is swept too"):
+            members_of({"sweep": {"replicate": [0, 1], path: [0, 1]}})
+        with pytest.raises(UserError, match=rf"replicates set '{path}'.*accepted: sweep.replicate=\[3\]"):
+            overridden({"sweep": {"replicate": [0, 1]}}, [f"{path}=3"], "here")
+    with pytest.raises(UserError, match="seed is -1"):
+        members_of({"sweep": {"replicate": [0, -1]}})
+
+
 def test_without_a_sweep_there_is_one_member():
     assert len(members_of({})) == 1
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from tests.pipeline.running import Dying, Killed, create, finish, results, run_config
-from unbraid.evaluation.text_models import held_out_loss, ngram_baselines
+from unbraid.evaluation.text_models import first_windows, held_out_loss, ngram_baselines
+from unbraid.evaluation.uniformity import track
 from unbraid.models.training import ModelState
 from unbraid.pipeline.expand import expand
 from unbraid.pipeline.kinds import models as models_kind
@@ -68,7 +69,7 @@ def test_a_run_leaves_scores_with_chance_and_differences(whole: Run):
         assert metrics[metric]["chance"] == pytest.approx(floor)
         assert len(metrics[metric]["members"]) == 2
     assert metrics["perplexity"]["members"][0] == pytest.approx(math.exp(metrics["loss"]["members"][0]))
-    assert {"gradient_spikes", "parameters", "seconds"} <= metrics.keys()
+    assert {"gradient_spikes", "gradient_peak", "parameters", "seconds"} <= metrics.keys()
     assert not {"accuracy", "steps_to_95"} & metrics.keys()
     assert {entry["metric"] for entry in scores["differences"]} >= {"loss", "perplexity", "bits_per_character"}
 
@@ -168,3 +169,62 @@ def test_more_words_are_more_work(whole: Run):
     words = [len(plan.first.world.vocabulary) for plan in plans]
     assert words[1] > words[0]
     assert seconds[1] > seconds[0]
+
+
+GAUGE = (
+    CONFIG.replace(
+        "[model]\nd_model = 8\nheads = 2\nlayers = 2\nd_ff = 8",
+        '[model]\nkind = "gauge"\nirreps = "1x0e + 1x1e"\nkappa = 0.01',
+    )
+    .replace("[cases.none]\n[cases.orthogonality.constraints.orthogonality]\nweight = 0.1\n", "")
+    .replace("[sweep]", '[sweep]\n"model.transport" = ["frames", "identity"]')
+)
+
+
+@pytest.fixture(scope="module")
+def beliefs(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Gauge models, two seeds of each setting in one stack."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(models_kind, "SMALL_STEP", math.inf)
+        return run_config(tmp_path_factory.mktemp("gauge"), "beliefs", GAUGE)
+
+
+def test_the_log_has_the_diversity_of_every_member_at_every_line(beliefs: Run):
+    """The last line is what the trained models have; the first is of other weights."""
+    world = expand(beliefs.config(), "c").first.world
+    for index in range(len(beliefs.stacks())):
+        lines, models = read_log(beliefs.stack(index) / "log.jsonl"), load_models(beliefs.path, index)
+        assert [line["step"] for line in lines] == [2, 4, 6, 8, 9]
+        assert models.members == 2
+        for member in range(2):
+            last = track(models.member(member), first_windows(world, 1))
+            assert {"mean_distance", "mean_distance_l1", "frame_deviation", "kl_std", "variance_mean"} <= last.keys()
+            assert {name: lines[-1][name][member] for name in last} == pytest.approx(last, rel=1e-5)
+        for name in ("mean_distance", "kl_std", "sharpness"):
+            assert lines[0][name] != lines[-1][name]
+
+
+def test_of_other_models_the_log_has_none(whole: Run):
+    assert not {"kl_std", "mean_distance"} & read_log(whole.stack(0) / "log.jsonl")[0].keys()
+
+
+def test_diversity_goes_on_to_the_same_bits(beliefs: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(models_kind, "SMALL_STEP", math.inf)
+    run = create(tmp_path, "victim", GAUGE)
+    plan = expand(run.config(), "c")
+    name = plan.first.stages(plan.stacks[0])[0].name
+    with pytest.raises(Killed):
+        finish(run, Dying(name, 5))
+    assert results(finish(run), *KEPT) == results(beliefs, *KEPT)
+
+
+def test_scores_of_gauge_models_are_beside_those_of_the_start_and_of_the_text(beliefs: Run):
+    for setting in beliefs.scores()["settings"]:
+        metrics = setting["metrics"]
+        for name in ("sharpness", "mean_distance", "mean_deviation"):
+            for kind in ("", "_l0", "_l1"):
+                assert {f"{name}{kind}", f"untrained_{name}{kind}"} <= metrics.keys()
+        assert {"text_sharpness_l1", "smallest_sharp_text", "smallest_sharp_measured"} <= metrics.keys()
+        assert metrics["tensor_share"]["value"] == 0
+        turned = setting["setting"]["model.transport"] == "frames"
+        assert (metrics["transport_effect_l1"]["value"] > 0) == turned

@@ -97,8 +97,16 @@ def test_the_log_has_costs_and_accuracy_and_steps_to_95_follow_from_it(whole: Ru
     assert [line["step"] for line in lines] == [2, 4, 6, 8, 9]
     assert set(lines[0]["terms"]) == {"answers", "orthogonality"}
     reached = [line["step"] for line in lines if line["accuracy"][0] >= 0.95]
-    steps = read_json(whole.stack(2) / "scores.json")["values"]["steps_to_95"][0]
-    assert steps == (reached[0] if reached else None)
+    values = read_json(whole.stack(2) / "scores.json")["values"]
+    assert values["steps_to_95"][0] == (reached[0] if reached else None)
+    assert values["capped_steps_to_95"][0] == (reached[0] if reached else 9)
+    assert values["reached_95"][0] == float(bool(reached))
+
+
+def test_separation_before_training_is_its_chance(whole: Run):
+    scores = read_json(whole.stack(2) / "scores.json")
+    assert scores["values"]["untrained_separation"] == scores["chance"]["separation"]
+    assert scores["values"]["untrained_separation"] != scores["values"]["separation"]
 
 
 def test_patterns_are_kept_of_the_first_of_each_setting(whole: Run):

@@ -4,8 +4,9 @@
 
 `renamed.json` says what has another name in the new one: metrics, paths of settings (as `dictionary.features`), values
 of settings, arrays of weights, claims. Settings are told apart by their place, and their labels are not compared.
-Checksums of weights, and metrics that came later, are
-compared only to the last bit. Prints a line a configuration; exit code 1 on a difference.
+`mcc` of the old code is `matched_cosine`: today's `mcc` divides by the number of truths. Checksums of weights, and
+metrics that came later, are compared only to the last bit. Of claims the numbers are compared and not the verdicts,
+which are by other rules now (docs/decisions/021). Prints a line a configuration; exit code 1 on a difference.
 """
 
 import argparse
@@ -76,10 +77,7 @@ def _keyed(found: dict[str, Any]) -> dict[str, Any]:
                 },
             }
     keyed["claims"] = {
-        one["id"]: {
-            "verdict": one["verdict"],
-            "parts": [_without(part, "what") for part in one["parts"]],
-        }
+        one["id"]: {"parts": [_without(part, "what", "verdict") for part in one["parts"]]}
         for one in found.get("claims", [])
     }
     return keyed
@@ -97,8 +95,8 @@ def _setting(setting: dict[str, Any], renamed: dict[str, dict[str, str]], prefix
     return new
 
 
-def _without(entry: dict[str, Any], name: str) -> dict[str, Any]:
-    return {key: value for key, value in entry.items() if key != name}
+def _without(entry: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {key: value for key, value in entry.items() if key not in names}
 
 
 def _in_order(weights: list[dict[str, str]]) -> list[dict[str, str]]:

@@ -1,16 +1,17 @@
 """Claims as data: every entry loads, its study ships and can answer it at each scale; a wrong entry is refused."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from unbraid.errors import UserError
-from unbraid.metrics.intervals import FEWEST_PAIRS
+from unbraid.metrics.catalog import METRICS, RECORDS, parts
 from unbraid.pipeline.expand import expand
 from unbraid.storage.runs import Run
 from unbraid.studies.claims import FOLDER, SOURCES, Claim, load_claims
 from unbraid.studies.ledger import CLAIMS
-from unbraid.studies.measures import MEASURES, Difference
+from unbraid.studies.measures import MEASURES, SMALLEST_RATIO, Difference
 from unbraid.studies.plans import SCALES, plan_study, study_config
 from unbraid.studies.results import matches
 from unbraid.studies.shipped import shipped
@@ -60,7 +61,7 @@ def test_the_study_can_answer(claim: Claim, scale: str, tmp_path: Path, pretend_
     for where in claim.selections():
         selected = [member for member in members if matches(member.setting, study.config, where)]
         assert selected, where
-        assert len({member.experiment.replicate() for member in selected}) >= FEWEST_PAIRS
+        assert len({member.experiment.replicate() for member in selected}) >= claim.replicates
 
 
 def test_every_claim_is_loaded_by_its_id_and_tested_by_a_study_that_ships():
@@ -81,6 +82,37 @@ def test_an_entry_becomes_its_records(load):
     assert (claim.source, claim.overrides) == ("gauge", {"small": ("training.steps=3",)})
     assert part.measure == Difference(metric="sharpness", of={"case": ("a", "b"), "ratio": 1}, minus={"case": "c"})
     assert part.rule == Within(margin=0.05)
+    assert (claim.combine, claim.exploratory, claim.replicates) == ("all", "", 8)
+
+
+def test_the_smallest_effect_is_the_parts_own_or_that_of_its_metric_or_measure(load):
+    def smallest(written: str, instead: str) -> float:
+        [claim] = load(ENTRY.replace(written, instead)).values()
+        return claim.parts[0].smallest_effect
+
+    assert smallest("", "") == METRICS["sharpness"].least_difference == 0.02
+    assert smallest("margin = 0.05", "smallest = 0.3") == 0.3
+    assert smallest('"difference"', '"relative"') == SMALLEST_RATIO
+
+
+def test_every_metric_that_claims_use_says_why_its_smallest_effect_is_one():
+    used = {parts(part.measure.metric)[0] for claim in CLAIMS.values() for part in claim.parts}
+    written = tomllib.loads(RECORDS.read_text())
+    reasons = {name: table.get("least_reason", "") for section in written.values() for name, table in section.items()}
+    assert {name for name in used if not reasons[name]} == set()
+
+
+def test_claims_without_a_sentence_of_their_source():
+    """None but those that are being redone: they get theirs with their new designs."""
+    redone = ("constraints-cost", "independence-cost", "attention-not-righter", "capacity-", "routing-", "hopfield-")
+    gauge = ("cause-temperature", "cause-start", "temperature-", "pure-tensor", "one-high-irrep")
+    begun = (*(f"head-constraints/{name}" for name in redone), *(f"gauge/{name}" for name in gauge))
+    without = [claim.id for claim in CLAIMS.values() if not claim.quote.strip()]
+    assert [name for name in without if not name.startswith((*begun, "mechanisms/adaptive-tau"))] == []
+
+
+def test_a_quote_is_a_sentence_and_not_our_words():
+    assert [claim.id for claim in CLAIMS.values() if claim.quote and claim.quote == claim.statement] == []
 
 
 @pytest.mark.parametrize(
@@ -90,7 +122,9 @@ def test_an_entry_becomes_its_records(load):
         ('rule = "within"', 'rule = "beyond"', "accepted: above, below, within"),
         ('measure = "difference"', "", "measure.kind is 'None'"),
         ("margin = 0.05", "margin = -1", "margin is -1"),
-        ("margin = 0.05", "", "'parts.0.rule.margin' is required"),
+        ("margin = 0.05", "smallest = 0.0", "smallest is 0.0"),
+        ('metric = "sharpness"', 'metric = "l0"', "the measure 'difference' of 'l0' has no smallest effect"),
+        ('study = "gauge/irreps"', 'study = "gauge/irreps"\ncombine = "most"', "combine is 'most'"),
         ('minus = { case = "c" }', "", "'parts.0.measure.minus' is required"),
         ("minus =", "than =", "there is no setting 'parts.0.measure.than'"),
         ('what = "sharpness, a or b minus c"', "", "'parts.0.what' is required"),

@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from scipy.stats import false_discovery_control
 
 from unbraid import cli
 from unbraid.errors import UserError
 from unbraid.progress import Silent
 from unbraid.reports.canvas import Figure, Section
+from unbraid.reports.ledger import deciding, marks
 from unbraid.reports.ledger_table import ledger_table
 from unbraid.storage.files import read_json
 from unbraid.storage.runs import Run, all_runs
@@ -46,7 +48,7 @@ log_every = 10
 every = 20
 [sweep]
 "mechanisms.sparsity.weight" = [0.01, 30.0]
-seed = [0, 1, 2, 3, 4]
+replicate = [0, 1, 2, 3, 4, 5, 6, 7]
 [scales.small]
 [scales.standard]
 training.steps = 61
@@ -60,14 +62,17 @@ def two_claims(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Claim]:
     study = tmp_path_factory.mktemp("study") / "tiny.toml"
     study.write_text(TINY)
     fires = Part(
-        what="L0, weak minus strong", measure=Difference(metric="l0", of=WEAK, minus=STRONG), rule=Above(margin=0.5)
+        what="L0, weak minus strong",
+        measure=Difference(metric="l0", of=WEAK, minus=STRONG),
+        rule=Above(margin=0.5),
+        smallest=0.1,
     )
     chance = Part(what="MMCS beyond chance", measure=Level(metric="mmcs", of=STRONG), rule=Within(margin=1e-6))
     made = [
-        Claim(id="tiny/sparser", statement="L1 <b>silences</b>.", published="none & so", study=str(study),
-              parts=(fires,), figures=("score-mmcs",)),
-        Claim(id="tiny/nothing", statement="It recovers nothing.", published="0.2", study=str(study),
-              parts=(fires, chance), figures=("score-mmcs",)),
+        Claim(id="tiny/sparser", statement="L1 <b>silences</b>.", quote="Hush <i>now</i>.", published="none & so",
+              study=str(study), parts=(fires,), figures=("score-mmcs",)),
+        Claim(id="tiny/nothing", statement="It recovers nothing.", quote="Nothing & less.", published="0.2",
+              exploratory="its margin", study=str(study), parts=(fires, chance), figures=("score-mmcs",)),
     ]  # fmt: skip
     return {claim.id: claim for claim in made}
 
@@ -123,7 +128,7 @@ def test_claims_share_a_run_and_reuse_it(claims: None, runs: Path, capsys: pytes
     assert "study 1 of 1" in err
     [run] = all_runs(runs)
     verdicts = entries(out)
-    assert [entry["verdict"] for entry in verdicts.values()] == ["holds", "fails"]
+    assert [entry["verdict"] for entry in verdicts.values()] == ["holds", "opposite"]
     scores = {setting["label"]: setting["metrics"]["l0"] for setting in run.scores()["settings"]}
     expected = scores["weight 0.01"]["value"] - scores["weight 30"]["value"]
     assert verdicts["tiny/sparser"]["parts"][0]["value"] == pytest.approx(expected)
@@ -168,9 +173,9 @@ def test_the_page_has_every_claim_and_needs_nothing_else(
     code, out, _ = unbraid(capsys, "claims", "--runs", runs)
     assert code == 0
     assert "✓ holds" in out
-    assert "✗ fails" in out
+    assert "✗ opposite" in out
     assert max(map(len, out.splitlines()[:-1])) <= 80
-    assert "2 claims: 1 hold, 1 fail." in out
+    assert "2 claims: 1 hold, 1 opposite." in out
     page = Path(out.splitlines()[-1])
     text = page.read_text()
     assert page == runs / "claims-small.html"
@@ -226,7 +231,7 @@ def test_a_study_whose_model_is_not_here_is_not_run_and_says_how_to_get_it(
     code, out, err = unbraid(capsys, "claims", "--json", "--runs", runs)
     assert code == 0, err
     verdicts = entries(out)
-    assert [entry["verdict"] for entry in verdicts.values()] == ["not run", "holds", "fails"]
+    assert [entry["verdict"] for entry in verdicts.values()] == ["not run", "holds", "opposite"]
     assert verdicts["tiny/model"]["why"].endswith("; `make real-data` makes it")
     assert verdicts["tiny/model"]["title"] == "A tiny study"
     assert verdicts["tiny/sparser"]["why"] == ""
@@ -234,7 +239,7 @@ def test_a_study_whose_model_is_not_here_is_not_run_and_says_how_to_get_it(
     code, out, _ = unbraid(capsys, "claims", "--runs", runs)
     assert code == 0
     assert "make real-data" in " ".join(out.split())
-    assert "3 claims: 1 hold, 1 fail, 1 not run." in out
+    assert "3 claims: 1 hold, 1 opposite, 1 not run." in out
     assert "make real-data" in (runs / "claims-small.html").read_text()
 
 
@@ -253,6 +258,13 @@ def test_listing_runs_nothing(claims: None, runs: Path, capsys: pytest.CaptureFi
     assert "tiny/sparser" in out
     assert "It recovers nothing." in out
     assert not runs.exists()
+    text = " ".join(out.split())
+    assert "source: “Hush <i>now</i>.”" in text
+    assert "replicates: 8 (at least 8); one part" in text
+    assert "replicates: 8 (at least 8); needs all of 2 parts" in text
+    assert "- L0, weak minus strong: holds if above 0.5 and opposite if below" in text
+    assert "smallest effect 0.1" in text
+    assert "Exploratory: its margin" in text
 
 
 def test_refusals(claims: None, runs: Path, capsys: pytest.CaptureFixture[str]):
@@ -290,10 +302,10 @@ def test_the_table_in_markdown_says_what_the_page_says(claims: None, runs: Path,
     rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| `tiny/")]
     verdicts = entries(out)
     assert [row[0].strip("|` ") for row in rows] == list(verdicts)
-    assert ["holds" in rows[0][-1], "fails" in rows[1][-1]] == [True, True]
+    assert ["holds" in rows[0][-1], "opposite" in rows[1][-1]] == [True, True]
     assert f"`{fingerprint(run.config())}`" in table
     assert run.facts()["began"][:10] in table
-    assert "2 claims: 1 hold, 1 fail." in table
+    assert "2 claims: 1 hold, 1 opposite." in table
 
 
 def test_what_a_ledger_file_has_is_not_run_again(claims: None, trained: Path, tmp_path: Path, capsys):
@@ -310,7 +322,7 @@ def test_what_a_ledger_file_has_is_not_run_again(claims: None, trained: Path, tm
     assert str(tmp_path) not in path.read_text().replace(str(Path(ledger.CLAIMS["tiny/sparser"].study)), "")
     table = path.with_suffix(".md").read_text()
     assert table == (trained / "claims-small.md").read_text() == (other / "claims-small.md").read_text()
-    assert "2 claims: 1 hold, 1 fail." in table
+    assert "2 claims: 1 hold, 1 opposite." in table
     assert "its run is not here" in (other / "claims-small.html").read_text()
 
 
@@ -324,7 +336,69 @@ def test_an_earlier_verdict_by_another_rule_is_not_taken(
     stricter = claim.model_copy(update={"parts": (part.model_copy(update={"rule": Above(margin=5.0)}),)})
     monkeypatch.setitem(ledger.CLAIMS, claim.id, stricter)
     verdicts = ledger.reuse_verdicts(ledger.ledger_entries(ledger.plan_claims("small", tmp_path / "other")), before)
-    assert [entry["verdict"] for entry in verdicts] == ["not run", "fails"]
+    assert [entry["verdict"] for entry in verdicts] == ["not run", "opposite"]
+
+
+def test_an_earlier_verdict_on_parts_that_combine_otherwise_is_not_taken(
+    claims: None, trained: Path, tmp_path: Path, capsys, monkeypatch
+):
+    path = tmp_path / "ledger.json"
+    assert unbraid(capsys, "claims", "-q", "--runs", trained, "--ledger", path)[0] == 0
+    before, claim = ledger.earlier_verdicts(path, "small"), ledger.CLAIMS["tiny/nothing"]
+    monkeypatch.setitem(ledger.CLAIMS, claim.id, claim.model_copy(update={"combine": "any"}))
+    verdicts = ledger.reuse_verdicts(ledger.ledger_entries(ledger.plan_claims("small", tmp_path / "other")), before)
+    assert [entry["verdict"] for entry in verdicts] == ["holds", "not run"]
+
+
+def test_verdicts_of_an_older_format_are_shown_and_not_taken(tmp_path: Path):
+    content = {name: value for name, value in read_json(DOCS / "claims.json").items() if name not in ("note", "sha256")}
+    path = tmp_path / "ledger.json"
+    path.write_bytes(ledger._file_bytes(content))
+    assert ledger.read_ledger_file(path)["claims"]
+    with pytest.raises(UserError, match="is a ledger of format 1, of verdicts by other rules"):
+        ledger.earlier_verdicts(path, "small")
+
+
+def test_p_is_of_the_sign_flips_and_q_is_over_all_claims_that_were_run(
+    claims: None, trained: Path, runs: Path, capsys: pytest.CaptureFixture[str]
+):
+    _, out, _ = unbraid(capsys, "claims", "--json", "--runs", runs)
+    sparser, nothing = entries(out).values()
+    assert sparser["p"] == sparser["parts"][0]["p"] == 2 / 256  # eight of one sign
+    assert nothing["p"] == 2 * nothing["parts"][1]["p"] == 4 / 256  # by Holm's rule, the worse of two parts
+    assert [sparser["q"], nothing["q"]] == [pytest.approx(4 / 256), pytest.approx(4 / 256)]
+
+
+def entry(verdict: str, p: float | None, q: float | None = None, **more: object) -> dict:
+    return {"id": "x/y", "source": "x", "statement": "S.", "published": "", "study": "s", "run": "r", "made": {},
+            "verdict": verdict, "p": p, "q": q, "why": "", "parts": [], **more}  # fmt: skip
+
+
+def test_q_leaves_out_what_was_not_run_and_is_scipys():
+    p = [0.008, 0.03, 0.2, 1.0]
+    given = [entry("holds", p[0]), entry("not run", None), *(entry("undecided", one) for one in p[1:])]
+    q = [one["q"] for one in ledger.with_q(given)]
+    assert q[1] is None
+    assert [one for one in q if one is not None] == pytest.approx(false_discovery_control(p).tolist())
+    assert ledger.with_q([entry("not run", None)])[0]["q"] is None
+
+
+def test_a_decided_claim_with_a_large_q_is_marked():
+    assert marks(entry("holds", 0.04, 0.12)) == ["Marked: q is 0.12, above 0.1."]
+    assert marks(entry("opposite", 0.04, 0.12, exploratory="its margin.")) == [
+        "Marked: q is 0.12, above 0.1.",
+        "Exploratory: its margin.",
+    ]
+    assert marks(entry("holds", 0.04, 0.09)) == marks(entry("undecided", 0.3, 0.5)) == []
+    assert "S. Marked: q is 0.12, above 0.1. |" in ledger_table([entry("holds", 0.04, 0.12)], "small")
+
+
+def test_the_row_shows_the_part_that_decides():
+    words = ("holds", "undecided", "no effect", "opposite")
+    parts = [{"verdict": word} for word in words]
+    assert [deciding(entry("", 1.0, combine=how, parts=parts)) for how in ("all", "any")] == [parts[3], parts[0]]
+    assert deciding(entry("", 1.0, combine="all", parts=parts[:3])) == parts[2]
+    assert deciding(entry("", 1.0, combine="any", parts=parts[1:])) == parts[1]
 
 
 def test_a_ledger_file_of_another_scale_is_refused(claims: None, trained: Path, tmp_path: Path, capsys):
@@ -337,7 +411,7 @@ def test_a_ledger_file_of_another_scale_is_refused(claims: None, trained: Path, 
 
 def test_without_its_model_an_earlier_verdict_is_not_lost():
     """There is no hash of a configuration that cannot be resolved here."""
-    described = {"id": "x", "study": "s", "rules": ["r"], "why": "no model", "verdict": "not run"}
+    described = {"id": "x", "study": "s", "rules": ["r"], "combine": "all", "why": "no model", "verdict": "not run"}
     here = {**described, "run": "runs/claims-s-small"}
     old = {**described, "run": "claims-s-small-0123abcd", "verdict": "holds"}
     assert ledger.reuse_verdicts([here], {"x": old}) == [old]
@@ -350,7 +424,7 @@ def test_without_its_model_an_earlier_verdict_is_not_lost():
 def test_a_table_of_what_was_not_run_has_no_numbers(claims: None, runs: Path):
     table = ledger_table(ledger.ledger_entries(ledger.plan_claims("small", runs)), "small")
     assert table.count("– not run") == 2
-    assert "| – | – | – | – |" in table
+    assert "| – | – | – | – | – | – not run |" in table
 
 
 def test_a_ledger_trains_only_what_its_claims_read(claims: None, tmp_path: Path, runs: Path, monkeypatch):
@@ -365,7 +439,7 @@ def test_a_ledger_trains_only_what_its_claims_read(claims: None, tmp_path: Path,
         return planned.config
 
     asked = config()
-    assert asked["sweep"] == {"mechanisms.sparsity.weight": [0.01, 30.0], "seed": [0, 1, 2, 3, 4]}
+    assert asked["sweep"] == {"mechanisms.sparsity.weight": [0.01, 30.0], "replicate": [0, 1, 2, 3, 4, 5, 6, 7]}
     assert list(asked["cases"]) == ["a", "b"], "no claim names a case, so all are read"
     level = Level(metric="mmcs", of={"case": "b", **STRONG})
     asked = config(parts=(Part(what="one", measure=level, rule=Above()),))
@@ -428,7 +502,7 @@ def test_what_is_no_ledger_is_refused_in_a_sentence_and_left_alone(
 def test_the_checksum_is_of_the_rest_as_canonical_json(tmp_path: Path):
     path = tmp_path / "ledger.json"
     ledger.write_ledger_file(path, [{"id": "é", "run": "runs/x", "value": math.nan, "interval": (0.5, 1e-7)}], "small")
-    canonical = '{"claims":[{"id":"é","interval":[0.5,1e-07],"run":"x","value":null}],"format":1,"scale":"small"}'
+    canonical = '{"claims":[{"id":"é","interval":[0.5,1e-07],"run":"x","value":null}],"format":2,"scale":"small"}'
     assert read_json(path)["sha256"] == hashlib.sha256(canonical.encode()).hexdigest()
     assert ledger.read_ledger_file(path)["claims"][0]["interval"] == [0.5, 1e-7]
 
@@ -447,7 +521,8 @@ def test_the_committed_ledger_is_neither_used_nor_overwritten(runs: Path, capsys
 
 def test_the_committed_ledger_is_whole_and_its_table_says_the_same():
     content = ledger.read_ledger_file(DOCS / "claims.json")
-    assert [entry["id"] for entry in content["claims"]] == list(ledger.CLAIMS)
+    assert content["format"] == 1
+    assert {entry["verdict"] for entry in content["claims"]} == {"holds", "fails", "undecided"}
     assert "of commit 652e4c6" in content["note"]
     table = ledger_table(content["claims"], content["scale"], content["note"])
     assert table == (DOCS / "claims.md").read_text()

@@ -8,7 +8,7 @@ import pytest
 from unbraid.errors import UserError
 from unbraid.studies.measures import Cell, Contrast, Difference, EqualL0, Level, Matched, Nearer, Panels, Relative
 from unbraid.studies.results import Results
-from unbraid.studies.verdicts import Above
+from unbraid.studies.verdicts import NOTHING, Above
 
 CONFIG = {"world": {"n_features": 8}, "dictionary": {"d_sae": 8}}
 
@@ -38,7 +38,7 @@ def test_a_difference_is_paired_by_replicate_not_by_place():
     one, other = summary({"weight": 1}, mmcs=FIVE), summary({"weight": 2}, "edcba", mmcs=[4.9, 3.9, 2.9, 1.9, 0.9])
     measurement = Difference(metric="mmcs", of={"weight": 1}, minus={"weight": 2}).measure(results(one, other))
     assert measurement.estimate.interval == pytest.approx((0.1, 0.1))
-    assert Above().verdict(measurement) == "holds"
+    assert measurement.values == pytest.approx((0.1,) * 5)
 
 
 def test_the_chance_of_a_difference_is_the_difference_of_chances():
@@ -72,11 +72,58 @@ def test_a_contrast_is_one_difference_less_another_in_the_same_replicate():
     assert measurement.pairs == 5
 
 
+def test_a_contrast_is_the_interaction_what_all_four_share_drops_out():
+    """A constraint costs .3 at the small size and .1 at the large one; sizes and replicates differ by more."""
+    luck = [0.5, -0.2, 0.0, 0.4, -0.3]
+    accuracy = {("none", 1): 0.6, ("tight", 1): 0.3, ("none", 2): 0.9, ("tight", 2): 0.8}
+    summaries = [
+        summary({"case": case, "size": size}, accuracy=[level + own for own in luck])
+        for (case, size), level in accuracy.items()
+    ]
+    wins_back = Contrast(
+        metric="accuracy",
+        of={"case": "tight", "size": 2},
+        minus={"case": "none", "size": 2},
+        than={"case": "tight", "size": 1},
+        than_minus={"case": "none", "size": 1},
+    )
+    measurement = wins_back.measure(results(*summaries))
+    assert measurement.estimate.value == pytest.approx(0.2)
+    assert measurement.estimate.interval == pytest.approx((0.2, 0.2))
+
+
+BEFORE = [0.5, 2.0, 2.0, 5.0, 4.5]
+
+
+def test_a_level_over_another_metric_is_their_difference_from_0():
+    level = Level(metric="sharpness", over="untrained_sharpness", of={"w": 1})
+    measurement = level.measure(results(summary({"w": 1}, chance=0.7, sharpness=FIVE, untrained_sharpness=BEFORE)))
+    assert measurement.estimate.value == pytest.approx((0.5 + 0 + 1 - 1 + 0.5) / 5)
+    assert (measurement.zero, measurement.chance, measurement.pairs) == (0.0, None, 5)
+
+
+def test_a_difference_over_another_metric_is_what_training_gave_more():
+    """The other starts as sharp as it ends: nothing of its sharpness was learned, though it is sharper."""
+    gained, sharp = (
+        summary({"w": 1}, sharpness=FIVE, untrained_sharpness=BEFORE),
+        summary({"w": 2}, "edcba", sharpness=[9.0] * 5, untrained_sharpness=[9.0] * 5),
+    )
+    over = Difference(metric="sharpness", over="untrained_sharpness", of={"w": 1}, minus={"w": 2})
+    assert over.measure(results(gained, sharp)).estimate.value == pytest.approx(0.2)
+    assert over.model_copy(update={"over": None}).measure(results(gained, sharp)).estimate.value == pytest.approx(-6)
+
+
+def test_a_contrast_over_another_metric():
+    settings = (summary({"w": w}, l2=[float(w * w)] * 5, l0=[1.0 + w] * 5) for w in range(4))
+    contrast = Contrast(metric="l2", over="l0", of={"w": 0}, minus={"w": 1}, than={"w": 2}, than_minus={"w": 3})
+    assert contrast.measure(results(*settings)).estimate.value == pytest.approx((-1 - (-1)) - (1 - 5))
+
+
 def test_four_shared_replicates_are_four_pairs():
     summaries = summary({"weight": 1}, mmcs=FIVE), summary({"weight": 2}, "bcdef", mmcs=[0.0] * 5)
     measurement = Difference(metric="mmcs", of={"weight": 1}, minus={"weight": 2}).measure(results(*summaries))
     assert (measurement.pairs, measurement.estimate.value) == (4, 3.5)
-    assert Above().verdict(measurement) == "undecided"
+    assert Above().evidence(measurement, 0.01) == NOTHING
 
 
 def test_settings_are_averaged_over_what_is_not_chosen():
@@ -144,7 +191,7 @@ def test_equal_l0_is_the_mean_gap_over_log_l0_where_both_paths_are():
     assert measurement.estimate.value == pytest.approx(1.5)
     assert measurement.estimate.interval == pytest.approx((1.5, 1.5))  # replicates differ by 40: only pairing sees it
     assert (measurement.pairs, measurement.chance, measurement.note) == (5, None, "at L0 2.718 to 20.09")
-    assert Above(margin=1.4).verdict(measurement) == "holds"
+    assert measurement.values == pytest.approx((1.5,) * 5)
 
 
 def test_equal_l0_at_one_l0():
@@ -158,7 +205,7 @@ def test_equal_l0_is_undecided_with_a_reason_where_no_l0_is_shared():
     measurement = EQUAL.measure(results(*path("ours", (1, 0.9), (2, 0.9)), *path("theirs", (4, 0.1), (8, 0.1))))
     assert math.isnan(measurement.estimate.value)
     assert measurement.note == "no L0 is on every path: 1 to 2 against 4 to 8"
-    assert Above().verdict(measurement) == "undecided"
+    assert Above().evidence(measurement, 0.01) == NOTHING
 
 
 def test_equal_l0_leaves_out_a_replicate_that_fires_nothing():
@@ -167,7 +214,7 @@ def test_equal_l0_leaves_out_a_replicate_that_fires_nothing():
         setting["metrics"]["l0"]["members"] = [*setting["metrics"]["l0"]["members"][:4], 0.0]
     measurement = EQUAL.measure(results(*ours, *path("theirs", (1, 0.1), (4, 0.1))))
     assert (measurement.pairs, measurement.estimate.value) == (4, pytest.approx(0.8))
-    assert Above().verdict(measurement) == "undecided"
+    assert Above().evidence(measurement, 0.01) == NOTHING
 
 
 def test_panels_are_nearer_to_one_label():

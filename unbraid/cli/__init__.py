@@ -222,6 +222,7 @@ def claims(
         ledger_entries,
         plan_claims,
         reuse_verdicts,
+        with_q,
         write_ledger_file,
     )
     from unbraid.studies.plans import check_scale, unfinished
@@ -238,7 +239,7 @@ def claims(
         entries = reuse_verdicts(ledger_entries(planned), earlier)
         to_run = selected_ids & {entry["id"] for entry in entries if entry["verdict"] == NOT_RUN}
         work_through(unfinished(study for claim, study in planned if claim.id in to_run), again, quiet)
-    entries = reuse_verdicts(ledger_entries(planned), earlier)
+    entries = with_q(reuse_verdicts(ledger_entries(planned), earlier))
     shown = [entry for entry in entries if entry["id"] in selected_ids]
     if as_json:
         typer.echo(json_bytes({"scale": scale, "claims": shown}).decode().rstrip("\n"))

@@ -12,10 +12,11 @@ from unbraid.config.schema import (
     suggest,
     tagged,
 )
-from unbraid.config.sweep import REPLICATES, combine, flatten, merge, task_of
+from unbraid.config.sweep import REPLICATE, REPLICATES, combine, flatten, merge, task_of
 from unbraid.config.toml import is_encodable, parse_override, read_toml, to_toml
 
 __all__ = [
+    "REPLICATE",
     "REPLICATES",
     "Config",
     "JsonDict",

@@ -5,6 +5,9 @@
 [sweep]              dotted paths to lists of values, each merged over the case and the task's part
 [scales.standard]    what this scale changes of the rest; one that changes nothing names the base
 
+`replicate` is a path of the sweep that stands for all seeds at once: replicate r has `seed`, `world.seed` and
+`model.seed` r, as far as the experiment has them, and so a world, data and an initialisation of its own.
+
 The size of a sweep is known before it is expanded, and refused above `MOST_MEMBERS`.
 """
 
@@ -18,7 +21,10 @@ from unbraid.config.schema import JsonDict, suggest
 from unbraid.config.toml import parse_override
 from unbraid.errors import UserError
 
-REPLICATES = ("seed", "world.seed", "model.seed")
+SEEDS = ("seed", "world.seed", "model.seed")
+REPLICATE = "replicate"
+"""The path of a sweep that sets all seeds."""
+REPLICATES = (*SEEDS, REPLICATE)
 """Members of a sweep that differ only here are replicates of one setting: they give it its error bar."""
 MERGED = ("cases", "tasks", "sweep")
 """Tables of a configuration that are merged over the rest, in this order."""
@@ -88,11 +94,15 @@ def combinations(
     _check_tables(data, source)
     if (size := sweep_size(data)) > MOST_MEMBERS:
         raise UserError(f"{source}: the sweep has {size:,} members; accepted: at most {MOST_MEMBERS:,}")
-    return list(combine(data))
+    return list(combine(data, swept))
 
 
-def combine(data: JsonDict) -> Iterator[tuple[JsonDict, JsonDict]]:
-    """What cases and sweep set, and the configuration with that put in, in order; the last path varies fastest."""
+def combine(data: JsonDict, tables: Sequence[str] = ()) -> Iterator[tuple[JsonDict, JsonDict]]:
+    """What cases and sweep set, and the configuration with that put in, in order; the last path varies fastest.
+
+    A replicate sets the seeds of these tables, and the experiment's own if it is among them.
+    """
+    seeds = [path for path in SEEDS if path.partition(".")[0] in tables]
     base = {key: value for key, value in data.items() if key not in MERGED}
     cases, tasks, sweep = data.get("cases", {}), data.get("tasks", {}), flatten(data.get("sweep", {}))
     axes = {"case": list(cases), **sweep} if cases else sweep
@@ -100,8 +110,8 @@ def combine(data: JsonDict) -> Iterator[tuple[JsonDict, JsonDict]]:
         chosen = dict(zip(axes, values, strict=True))
         swept: JsonDict = {}
         for path, value in chosen.items():
-            if path != "case":
-                swept = merge(swept, at_path(path, value))
+            for each in seeds if path == REPLICATE else (path,) if path != "case" else ():
+                swept = merge(swept, at_path(each, value))
         tree = merge(base, cases[chosen["case"]]) if cases else base
         yield chosen, merge(merge(tree, tasks.get(_task(merge(tree, swept)), {})), swept)
 
@@ -163,8 +173,12 @@ def _check_sweep(sweep: object, source: str, swept: Sequence[str]) -> None:
     if not isinstance(sweep, dict):
         raise UserError(f"{source}: sweep is {sweep!r:.60}; accepted: a table of dotted paths to lists")
     for path, values in flatten(sweep).items():
-        if path.split(".")[0] not in swept:
-            raise UserError(f'{source}: sweep."{path}" cannot be swept; {suggest(path.split(".")[0], swept)}')
+        if path in SEEDS and REPLICATE in sweep:
+            raise UserError(f"{source}: sweep.{REPLICATE} sets '{path}', which is swept too; accepted: one of them")
+        if path.split(".")[0] not in (*swept, REPLICATE):
+            raise UserError(
+                f'{source}: sweep."{path}" cannot be swept; {suggest(path.split(".")[0], (*swept, REPLICATE))}'
+            )
         if not isinstance(values, list) or not values:
             raise UserError(f'{source}: sweep."{path}" is {values!r:.60}; accepted: a list of at least one value')
         if len({json.dumps(value, default=str) for value in values}) < len(values):
@@ -193,6 +207,11 @@ def _check_has_effect(overrides: JsonDict, data: JsonDict, source: str) -> None:
     cases = cases if isinstance(cases, dict) else {}
     paths = [flatten(case) if isinstance(case, dict) else {} for case in cases.values()]
     for path, value in flatten({key: tree for key, tree in overrides.items() if key not in MERGED}).items():
+        if path in SEEDS and REPLICATE in swept:
+            asked = f"sweep.{REPLICATE}=[{value}]"
+            raise UserError(
+                f"{source}: the sweep's replicates set '{path}', so setting it changes nothing; accepted: {asked}"
+            )
         if any(_is_swept(path, other, values) for other, values in swept.items()):
             asked = f"sweep.'{path}'=[{value}]"
             raise UserError(f"{source}: '{path}' is swept, so setting it changes nothing; accepted: {asked}")

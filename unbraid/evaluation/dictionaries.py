@@ -22,6 +22,7 @@ from unbraid.dictionaries.lists import encode
 from unbraid.dictionaries.stack import Dictionary, Stack
 from unbraid.metrics import absorption, firing, recovery
 from unbraid.metrics.catalog import METRICS, ORACLE, RANDOM
+from unbraid.metrics.correlation import mean_correlation
 from unbraid.metrics.intervals import estimate
 from unbraid.randomness import stream
 from unbraid.worlds import Batch, World
@@ -93,9 +94,9 @@ def score(dictionary: Stack | FittedBaseline, world: World, samples: int = 20_48
     Returns
     -------
     Scores
-        Recovery of directions (`mmcs`, `mcc`), agreement of firing (`precision`, `recall`, `f1`), sparsity (`l0`,
-        `dead`), reconstruction (`explained_variance`), redundancy and, in worlds with parents, absorption.
-        docs/metrics.md defines them. Without planted features: sparsity, reconstruction and redundancy.
+        Recovery of directions (`mmcs`, `mcc`, `matched_cosine`), agreement of firing (`precision`, `recall`, `f1`),
+        sparsity (`l0`, `dead`), reconstruction (`explained_variance`), redundancy and, in worlds with parents,
+        absorption. docs/metrics.md defines them. Without planted features: sparsity, reconstruction and redundancy.
 
     Examples
     --------
@@ -150,6 +151,7 @@ class _Reader:
         values = {
             "mmcs": recovery.mmcs(cosine),
             "mcc": recovery.mcc(cosine, matched),
+            "matched_cosine": recovery.mean_matched_cosine(cosine, matched),
             "recovered": recovery.recovered(cosine, matched),
         }
         tables = {
@@ -251,6 +253,7 @@ class _Tally:
             **against_truth,
             "l0": firing.l0(self.counts, self.moments.samples),
             "density": firing.density(self.counts, self.moments.samples).mean(-1),
+            "zeros": firing.zeros(self.counts, self.moments.samples),
             "dead": firing.dead(self.counts).double(),
             "explained_variance": self.moments.explained_variance(),
             "reconstruction_error": self.moments.reconstruction_error(),
@@ -310,7 +313,11 @@ def redundancy_scores(
 ) -> dict[str, Tensor]:
     """How much a dictionary says twice: features that point alike, and features that fire alike."""
     codes = Codes.concatenate([encode(batch) for batch in batches])
-    return {"redundancy": recovery.redundancy(directions, codes.counts()), "correlation": correlation(codes)}
+    return {
+        "redundancy": recovery.redundancy(directions, codes.counts()),
+        "correlation": correlation(codes),
+        "mean_correlation": mean_correlation(codes),
+    }
 
 
 def matched_order(cosine: Float[Tensor, "n f"], matched: Int[Tensor, "n"]) -> Float[Tensor, "n f"]:

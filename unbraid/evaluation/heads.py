@@ -15,16 +15,23 @@ Tables of layers and heads
     usage        m l h    share of tokens routed to it, where they are routed
     experts      m l n    share of tokens routed to each expert of a routed feed-forward
     cosine, cka  m l h h  similarity of what two heads of a layer write of stories
+    cka_layers   m k k    CKA of any two of the k = l · h heads of all layers
+    dependence, dependence_nonlinear
+                 m l h h  held-out R² of what the second head writes of stories, predicted from the first
+    rank         m l h    effective rank of what it writes of stories
     explained    m l h f  how much of what it reads each factor explains
     importance   m l h    accuracy less accuracy with the head ablated
     needed       m l h    share of answers that are right only with it
     largest_drop m l h    importance in the group of questions that needs it most
     dealt_drop   m l h    the same with questions dealt to groups at random
+    gradient_share, gradient_sharpness
+                 m f      see `attention_gradient.py`
 
 Chance is what a score would be without understanding: the best of a few shortcuts that do not read the question
 (accuracy), uniform attention (spread, mean support), the same model before training (support of the best head, CKA,
-specialisation, separation), random directions (cosine), questions dealt to groups at random (the quietest head). Each
-member is evaluated alone; the formulas are in `metrics/`.
+specialisation, separation, rank, gradient), random directions (cosine), stories of each head in an order of their own
+(dependence), questions dealt to groups at random (the quietest head). Each member is evaluated alone; the formulas are
+in `metrics/`.
 
 What heads write shares one space; what they read is in coordinates of their own, in which cosines mean nothing. Where
 tokens are routed, a head attends and reads only at those that take it: what it does at others never reaches the model.
@@ -41,6 +48,7 @@ import torch
 
 from unbraid.axes import Bool, Float, Int, Tensor
 from unbraid.config import JsonDict
+from unbraid.evaluation.attention_gradient import gradient_scores
 from unbraid.metrics import attention, heads
 from unbraid.metrics.heads import explained, separation
 from unbraid.models import HeadEvaluation, Hopfield, Models, Transformers, hopfield_energy, start_models
@@ -58,6 +66,10 @@ TINY = 1e-12
 PATTERN, READ, WRITTEN, GATE = (f"attn.hook_{name}" for name in ("pattern", "z", "result", "gate"))
 EXPERTS = "mlp.hook_gate"
 SHARES = {"usage": GATE, "experts": EXPERTS}
+AS_UNTRAINED = ("support_best", "specialisation", "head_cka", "layer_cka", "separation", "head_rank")
+"""Scores whose chance is the same of the model before training."""
+DEPENDENCE = {"head_dependence": "dependence", "head_dependence_nonlinear": "dependence_nonlinear"}
+"""Scores and the tables whose largest entry they are."""
 
 Named = dict[str, Tensor]
 
@@ -162,12 +174,17 @@ def _heads(member: Models, untrained: Models, batches: Sequence[StoryBatch]) -> 
     values["importance_most"] = ablated["importance"].flatten(1).amax(1)
     values["idle"] = (ablated["needed"] < IDLE).double().mean((1, 2))
     values["least_used_head_drop"] = _of_quietest(tables, ablated["largest_drop"])
-    chance = {name: start[name] for name in ("support_best", "specialisation", "head_cka", "separation")}
+    values["untrained_separation"] = start["separation"]
+    gradients, by_factor = gradient_scores(member, batches[0])
+    gradients_before, by_factor_before = gradient_scores(untrained, batches[0])
+    chance = {name: start[name] for name in AS_UNTRAINED} | gradients_before
     chance |= {"support_mass": tables["uniform"], "attention_entropy": torch.ones(1)}
+    chance |= {name: tables[f"{table}_dealt"] for name, table in DEPENDENCE.items()}
     chance["head_cosine"] = torch.tensor([heads.expected_cosine(member.settings.width)])
     chance["least_used_head_drop"] = _of_quietest(tables, ablated["dealt_drop"])
-    before_too = {f"{name}_untrained": before[name] for name in ("support", "attention_entropy")}
-    return values, chance, {**tables, **before_too, **ablated}
+    before_too = {f"{name}_untrained": before[name] for name in ("support", "attention_entropy", "dependence", "rank")}
+    before_too |= {f"{name}_untrained": table for name, table in by_factor_before.items()}
+    return {**values, **gradients}, chance, {**tables, **before_too, **ablated, **by_factor}
 
 
 def _summary(tables: Named) -> Named:
@@ -180,6 +197,9 @@ def _summary(tables: Named) -> Named:
         "specialisation": attention.between_heads(last["distance"]),
         "head_cosine": attention.between_heads(last["cosine"]),
         "head_cka": attention.between_heads(last["cka"]),
+        "layer_cka": heads.between_layers(tables["cka_layers"], layers=tables["cka"].shape[1]),
+        "head_rank": last["rank"].mean(1),
+        **{name: heads.largest_between(last[table]) for name, table in DEPENDENCE.items()},
         "separation": separation(tables["explained"].flatten(1, 2)),
         "usage_evenness": heads.evenness(last["activity"]),
     }
@@ -201,10 +221,32 @@ def _joined(parts: Sequence[Named]) -> Named:
 def attention_tables(member: Models, batches: Sequence[StoryBatch]) -> Named:
     """What the heads of a single member attend to, read and write; a batch is measured and forgotten."""
     parts = [_batch_tables(member, batch) for batch in batches]
-    tables = [_layer_tables([part[layer] for part in parts], batches) for layer in range(member.settings.layers)]
+    layers = [[part[layer] for part in parts] for layer in range(member.settings.layers)]
+    tables = [_layer_tables(of_layer, batches) for of_layer in layers]
     uniform = [_uniform(batch, member.settings.causal) for batch in batches]
     stacked = {name: torch.stack([table[name] for table in tables], 1) for name in tables[0]}
+    pooled = [_over_batches(of_layer, "pooled") for of_layer in layers]
+    stacked |= {"cka_layers": heads.cka(torch.cat(pooled, 2)), **_dealt(pooled[-1])}
     return {**stacked, "uniform": _mean(uniform, _questions(batches))[None]}
+
+
+def _dealt(pooled: Float[Tensor, "m n h d"]) -> Named:
+    """The largest held-out R² of two heads that know nothing of each other: each has an order of stories of its own."""
+    rng = stream(0, "dealt stories")
+    orders = [torch.from_numpy(rng.permutation(pooled.shape[1])) for _ in range(pooled.shape[2])]
+    dealt = torch.stack([pooled[:, order, head] for head, order in enumerate(orders)], 2)
+    return {f"{name}_dealt": heads.largest_between(table) for name, table in _dependence(dealt).items()}
+
+
+def _dependence(pooled: Float[Tensor, "m n h d"]) -> Named:
+    return {
+        "dependence": heads.held_out_r2(pooled, "linear"),
+        "dependence_nonlinear": heads.held_out_r2(pooled, "rbf"),
+    }
+
+
+def _over_batches(parts: Sequence[Named], name: str) -> Tensor:
+    return torch.cat([part[name] for part in parts], 1)
 
 
 def _batch_tables(member: Models, batch: StoryBatch) -> list[Named]:
@@ -250,8 +292,9 @@ def _layer_tables(parts: Sequence[Named], batches: Sequence[StoryBatch]) -> Name
     }
     tables = {name: _mean([part[name] for part in parts], weight) for name, weight in weights.items()}
     tables["activity"] = tables["activity"] / tables["activity"].sum(-1, keepdim=True)
-    pooled, read = (torch.cat([part[name] for part in parts], 1) for name in ("pooled", "tokens"))
+    pooled, read = (_over_batches(parts, name) for name in ("pooled", "tokens"))
     tables |= {"cosine": heads.cosine_redundancy(pooled), "cka": heads.cka(pooled)}
+    tables |= {"rank": heads.effective_rank(pooled), **_dependence(pooled)}
     factors = [torch.cat([batch.factors[name][batch.mask] for batch in batches]) for name in batches[0].factors]
     return {**tables, "explained": torch.stack([explained(read, factor.long()) for factor in factors], -1)}
 

@@ -1,5 +1,7 @@
-"""Whether `pair_orthogonality` would select the same pairs again, with the dictionary as it ended.
+"""Which pairs `pair_orthogonality` would select with the dictionary as it ended: how alike, and whether the same again.
 
+selected_pair_cosine  mean cosine of the share of pairs with the largest, in batches of a training's size; its ceiling:
+                      that of the planted truth's own codes, of as large a share of its pairs
 pair_overlap_steps    between consecutive batches of a training's size; its chance: as many pairs chosen at random
 pair_overlap_seeds    between a member and the next of its setting, on the same batch, features matched by direction
 
@@ -7,10 +9,11 @@ The share of pairs is the mechanism's; where `dynamic_pairs` decides how many ar
 """
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
 
 import torch
 
-from unbraid.axes import Tensor
+from unbraid.codes import Codes
 from unbraid.dictionaries.coactivation import find_pairs
 from unbraid.dictionaries.lists import encode
 from unbraid.dictionaries.mechanisms.pair_orthogonality import PairOrthogonality
@@ -26,10 +29,19 @@ MAX_FEATURES = 4096
 Columns = dict[str, list[float]]
 
 
+@dataclass(frozen=True)
+class PairScores:
+    """Scores of every member by name, and their chance and ceiling where they have one."""
+
+    values: Columns = field(default_factory=dict)
+    chance: Columns = field(default_factory=dict)
+    ceiling: Columns = field(default_factory=dict)
+
+
 def pair_stability(
     stack: Stack, world: World, mechanism: PairOrthogonality, settings: Sequence[Hashable], steps: int, batch: int
-) -> tuple[Columns, Columns]:
-    """Both scores of every member, and their chance.
+) -> PairScores:
+    """The scores of every member, with chance and ceiling.
 
     Parameters
     ----------
@@ -44,24 +56,40 @@ def pair_stability(
     steps, batch
         Steps of the training, after which batches are drawn, and samples in each.
     """
-    inputs = [world.batch(steps + number, batch).x for number in range(BATCHES)]
-    selected = [
-        [_select(stack.member(m), select_member(mechanism, m), x) for x in inputs] for m in range(stack.members)
-    ]
+    batches = [world.batch(steps + number, batch) for number in range(BATCHES)]
+    own = [select_member(mechanism, m) for m in range(stack.members)]
+    codes = [[encode(stack.member(m), each.x) for each in batches] for m in range(stack.members)]
+    selected = [[_select(one, own[m]) for one in of_member] for m, of_member in enumerate(codes)]
     overlaps = [pairs.overlaps(by_batch, stack.features) for by_batch in selected]
-    values = {"pair_overlap_steps": [float(overlap.mean()) for overlap, _ in overlaps]}
+    values = {
+        "selected_pair_cosine": [_mean_cosine(of_member, own[m]) for m, of_member in enumerate(codes)],
+        "pair_overlap_steps": [float(overlap.mean()) for overlap, _ in overlaps],
+    }
     chance = {"pair_overlap_steps": [float(by_chance.mean()) for _, by_chance in overlaps]}
     if stack.features <= MAX_FEATURES:
         seeds = [_with_next(stack, m, selected, settings) for m in range(stack.members)]
         values["pair_overlap_seeds"] = [overlap for overlap, _ in seeds]
         chance["pair_overlap_seeds"] = [by_chance for _, by_chance in seeds]
-    return values, chance
+    truth = [each.truth for each in batches] if world.has_truth else []
+    ceiling = {"selected_pair_cosine": [_mean_cosine(truth, each) for each in own]} if truth else {}
+    return PairScores(values, chance, ceiling)
 
 
-def _select(member: Stack, mechanism: PairOrthogonality, x: Tensor) -> pairs.Pairs:
-    coactive = find_pairs(encode(member, x))
+def _select(codes: Codes, mechanism: PairOrthogonality) -> pairs.Pairs:
+    coactive = find_pairs(codes)
     top = mechanism.select(coactive, coactive.how_many(mechanism.share, None))
     return torch.stack([top.first, top.second], 1).numpy()
+
+
+def _mean_cosine(batches: Sequence[Codes], mechanism: PairOrthogonality) -> float:
+    """Of the share of pairs with the largest cosines in each batch, whatever the mechanism selects by."""
+    means = []
+    for codes in batches:
+        coactive = find_pairs(codes)
+        counts = coactive.how_many(mechanism.share, None)
+        top = coactive.top("cosine", counts)
+        means.append(float(top.sum(top.score.abs(), 1)) / max(1, counts[0]))
+    return sum(means) / len(means)
 
 
 def _with_next(

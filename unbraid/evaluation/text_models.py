@@ -23,6 +23,7 @@ from unbraid.axes import Float, Int, Tensor
 from unbraid.errors import UserError
 from unbraid.evaluation.heads import PATTERN
 from unbraid.metrics.language import bigram_surprise, unigram_surprise
+from unbraid.metrics.text_beliefs import pair_beliefs
 from unbraid.models import Models, start_models
 from unbraid.randomness import stream
 from unbraid.worlds.text import Text
@@ -31,6 +32,8 @@ TOKENS = 1 << 14
 """Predicted at a time, about."""
 PAIRS = 1 << 20
 """Pairs of tokens, at most, on which heads are measured."""
+FROM_THE_START = ("sharpness", "mean_distance", "mean_deviation")
+"""Scores, with those of each kind of head, that are told of untrained models too: what was there is not learned."""
 
 Named = dict[str, Tensor]
 
@@ -91,7 +94,7 @@ def evaluate_text(models: Models, world: Text, windows: int, diagnose: Diagnose 
         tables: Named = {}
         if diagnose is not None:
             heads, before = diagnose(member, tokens), diagnose(untrained.member(index), tokens).values
-            values |= {f"untrained_{name}": value for name, value in before.items() if name.startswith("sharpness")}
+            values |= {f"untrained_{name}": value for name, value in before.items() if name.startswith(FROM_THE_START)}
             values, floor, tables = {**values, **heads.values}, {**floor, **heads.chance}, dict(heads.tables)
         scores.append((values, floor, tables))
     return TextScores(*(_joined(of_members) for of_members in zip(*scores, strict=True)))
@@ -109,6 +112,12 @@ def ngram_baselines(world: Text) -> dict[str, dict[str, float]]:
     text = world.tokenized.training, world.tokenized.validation, len(world.vocabulary)
     losses = {"unigram": unigram_surprise(*text), "bigram": bigram_surprise(*text)}
     return {name: loss_units(loss, world) for name, loss in losses.items()}
+
+
+@lru_cache(maxsize=4)
+def beliefs_by_pairs(world: Text) -> Float[Tensor, "v k"]:
+    """What tokens believe by what follows them in the training part."""
+    return pair_beliefs(world.tokenized.training, len(world.vocabulary))
 
 
 def held_out_loss(member: Models, world: Text) -> float:

@@ -7,10 +7,13 @@ expected_sharpness                   m 1 h   of the first layer's gauge heads, i
                                              at random (metrics/kl_spread)
 
 As scores: row_std and sharpness of all heads of the last layer, and of those of each kind (`sharpness_l0` of scalar
-heads); how many heads of any layer the seed would call sharp, or medium; and what its [DIVERSITY] block says.
+heads); how many heads of any layer the seed would call sharp, or medium; what its [DIVERSITY] block says, and of each
+irrep how far apart its means are and what transport does to them; the share of tensor heads; the smallest head that is
+sharp, by theory, by the pairs of the text alone (metrics/text_beliefs), and as measured.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,14 +23,20 @@ from unbraid.metrics import attention
 from unbraid.metrics.catalog import MEDIUM, SHARP, classify_row_std
 from unbraid.metrics.gaussians import (
     Diversity,
+    Rule,
     Statistics,
     causal_spread,
     diversity,
     expected_sharpness,
+    mean_deviation,
+    mean_distance,
     smallest_sharp,
+    tensor_share,
+    transport_effect,
 )
+from unbraid.metrics.text_beliefs import first_above, text_sharpness
 from unbraid.models import GaugeModels, Models
-from unbraid.models.gauge import Family
+from unbraid.models.gauge import Family, Gauge
 from unbraid.models.gauge.frames import turns
 
 Named = dict[str, Tensor]
@@ -46,8 +55,8 @@ class Diagnosis:
 
 
 @torch.no_grad()
-def diagnose(member: Models, tokens: Int[Tensor, "b t"]) -> Diagnosis:
-    """Of a single member, on these windows."""
+def diagnose(member: Models, tokens: Int[Tensor, "b t"], believed: Float[Tensor, "v k"] | None = None) -> Diagnosis:
+    """Of a single member, on these windows; with what tokens believe by the text's pairs, also what that predicts."""
     recorded = _recorded(member, tokens)
     parts = [_layer(member, recorded, layer, tokens) for layer in range(member.settings.layers)]
     tables = {name: torch.stack([part[name] for part in parts], 1) for name in parts[0]}
@@ -56,14 +65,32 @@ def diagnose(member: Models, tokens: Int[Tensor, "b t"]) -> Diagnosis:
     if isinstance(member, GaugeModels):
         tables["expected_sharpness"] = _expected(member, recorded, tokens.shape[1])[None, None]
     values = _values(member, tables)
-    if isinstance(member, GaugeModels) and member.settings.temperature != "learned":
-        values["smallest_sharp"] = torch.tensor([_smallest(member, recorded, tokens.shape[1])])
+    if isinstance(member, GaugeModels):
+        values["tensor_share"] = torch.tensor([tensor_share(_degrees(member.settings))])
+        values["smallest_sharp_measured"] = torch.tensor([_smallest_measured(member.settings, tables["sharpness"])])
+        if member.settings.temperature != "learned":
+            values["smallest_sharp"] = torch.tensor([_smallest(member, recorded, tokens.shape[1])])
+            values |= {} if believed is None else _by_pairs(member.settings, tokens, believed)
     chance = {name: torch.tensor([floor]) for name in values if name.startswith("row_std")}
     chance |= {name: torch.zeros(1) for name in values if name.startswith("sharpness")}
     values["query_variation"], chance["query_variation"] = _variation(member, recorded, tokens)
-    if (beliefs := _beliefs(member, recorded)) is not None:
-        values |= {name: torch.tensor([value]) for name, value in _told(beliefs).items()}
+    values |= {name: torch.tensor([value]) for name, value in _of_beliefs(member, recorded).items()}
     return Diagnosis(values, chance, tables)
+
+
+@torch.no_grad()
+def track(member: Models, tokens: Int[Tensor, "b t"]) -> dict[str, float]:
+    """What of a single member's beliefs and heads is kept while it trains, on the first of these windows.
+
+    What the seed prints of diversity, the same by irrep, and the sharpness of each kind of head; nothing of a model
+    without beliefs.
+    """
+    if not isinstance(member, GaugeModels):
+        return {}
+    recorded = _recorded(member, tokens[:1])
+    last = _layer(member, recorded, member.settings.layers - 1, tokens[:1])["sharpness"]
+    sharp = _by_kind(member.settings.head_labels, "sharpness", last)
+    return {**_of_beliefs(member, recorded), **{name: value.item() for name, value in sharp.items()}}
 
 
 @torch.no_grad()
@@ -114,13 +141,46 @@ def _values(member: Models, tables: Named) -> Named:
     for name in ("row_std", "sharpness", "expected_sharpness"):
         if name not in last:
             continue
-        values[name] = last[name].mean(-1)
-        for label in dict.fromkeys(labels):
-            own = torch.tensor([each == label for each in labels])
-            values[f"{name}_{label.replace('ℓ', 'l')}"] = last[name][:, own].mean(-1)
+        values |= _by_kind(labels, name, last[name])
     values["sharp_heads"] = (tables["row_std"] > SHARP).double().sum((1, 2))
     values["medium_heads"] = (tables["row_std"] > MEDIUM).double().sum((1, 2)) - values["sharp_heads"]
     return values
+
+
+def _by_kind(labels: Sequence[str], name: str, table: Float[Tensor, "m h"]) -> Named:
+    """The mean over all heads, and over those of each kind."""
+    kinds = {label: torch.tensor([each == label for each in labels]) for label in labels}
+    return {name: table.mean(-1), **{_named(name, label): table[:, own].mean(-1) for label, own in kinds.items()}}
+
+
+def _named(name: str, label: str) -> str:
+    """The score of one kind of head: `sharpness_l0`."""
+    return f"{name}_{label.replace('ℓ', 'l')}"
+
+
+def _degrees(settings: Gauge) -> list[int]:
+    return [family.degree for family in settings.families for _ in range(family.heads)]
+
+
+def _rule(settings: Gauge) -> Rule:
+    return "shared" if settings.temperature == "shared" else "head"
+
+
+def _smallest_measured(settings: Gauge, sharp: Float[Tensor, "1 l h"]) -> float:
+    """The least width of a head of the last layer that is sharp; NaN: none is."""
+    heads = zip(_degrees(settings), sharp[0, -1].tolist(), strict=True)
+    return min((2.0 * degree + 1 for degree, value in heads if value > HALF), default=math.nan)
+
+
+def _by_pairs(settings: Gauge, tokens: Int[Tensor, "b t"], believed: Float[Tensor, "v k"]) -> Named:
+    """What heads would have if tokens believed what the text's pairs say: of each kind, and the least width."""
+    kappa = settings.kappa_of(1)
+    found = text_sharpness(believed, tokens, kappa, _rule(settings), self_masked=not settings.self_attention)
+    widths = [min(2 * degree + 1, len(found)) for degree in _degrees(settings)]
+    of_heads = found[[width - 1 for width in widths]][None]
+    least = first_above(found, HALF)
+    smallest = torch.tensor([math.nan if least is None else float(least)])
+    return {**_by_kind(settings.head_labels, "text_sharpness", of_heads), "smallest_sharp_text": smallest}
 
 
 def _expected(member: GaugeModels, recorded: Named, length: int) -> Float[Tensor, "h"]:
@@ -141,10 +201,9 @@ def _expected(member: GaugeModels, recorded: Named, length: int) -> Float[Tensor
 def _smallest(member: GaugeModels, recorded: Named, length: int) -> float:
     """The least width of a head that would be sharp with beliefs as far apart as these in the mean; NaN: none would."""
     settings = member.settings
-    rule = "shared" if settings.temperature == "shared" else "head"
     kappa = settings.kappa_of(1)
     statistics = Statistics.of(*(recorded[f"embed.hook_{part}"][0].flatten(0, 1) for part in ("mean", "variance")))
-    found = smallest_sharp(statistics, kappa, rule, length, HALF, self_masked=not settings.self_attention)
+    found = smallest_sharp(statistics, kappa, _rule(settings), length, HALF, self_masked=not settings.self_attention)
     return math.nan if found is None else float(found)
 
 
@@ -171,6 +230,32 @@ def _beliefs(member: Models, recorded: Named) -> Diversity | None:
         return None
     mean, variance, frame = (recorded[f"embed.hook_{part}"][0, 0] for part in BELIEFS)
     return diversity(mean, variance, frame, recorded[_at(member.settings.layers - 1, "kl")][0, 0])
+
+
+def _of_beliefs(member: Models, recorded: Named) -> dict[str, float]:
+    """What is said of the beliefs of the first sequence, of all heads and of each irrep; nothing without beliefs."""
+    if not isinstance(member, GaugeModels) or (beliefs := _beliefs(member, recorded)) is None:
+        return {}
+    labels, families = member.settings.head_labels, member.settings.families
+    mean, frame = recorded["embed.hook_mean"][0, 0], recorded["embed.hook_frame"][0, 0]
+    turned = turns(frame, {family.degree for family in families})
+    own = [_of(family, mean) for family in families]
+    common = [torch.einsum("tij,thi->thj", turned[family.degree], of) for family, of in zip(families, own, strict=True)]
+    tables = {
+        "mean_distance": [mean_distance(head) for of in own for head in of.unbind(1)],
+        "mean_deviation": [mean_deviation(head) for of in common for head in of.unbind(1)],
+        "transport_effect": [
+            effect
+            for family, of in zip(families, own, strict=True)
+            for effect in transport_effect(of, turned[family.degree]).tolist()
+        ],
+    }
+    by_irrep = {
+        score: value.item()
+        for name, table in tables.items()
+        for score, value in _by_kind(labels, name, torch.tensor([table])).items()
+    }
+    return {**by_irrep, **_told(beliefs)}
 
 
 def _told(beliefs: Diversity) -> dict[str, float]:

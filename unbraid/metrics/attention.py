@@ -176,6 +176,12 @@ def _with_a_choice(keys: Bool[Tensor, "b t s"]) -> Bool[Tensor, "1 b 1 t"]:
     return (keys.sum(-1) > 1)[None, :, None]
 
 
+def norm_share(part: Float[Tensor, "m b t d"], whole: Float[Tensor, "m b t d"]) -> Float[Tensor, "m"]:
+    """How long one part of each story's gradient is beside the whole, both summed over stories; 1 is no bound."""
+    lengths = [gradient.flatten(2).norm(dim=-1).sum(1) for gradient in (part, whole)]
+    return lengths[0] / lengths[1]
+
+
 FEWEST_QUESTIONS = 20
 """A group of fewer questions tells nothing."""
 DEALS = 20

@@ -59,7 +59,10 @@ class Metric:
     reading: str = ""
     """How to read its direction, where "higher is better" is not enough."""
     least_difference: float | None = None
-    """The smallest difference worth calling one; None where `why_none` says why there is none."""
+    """The smallest effect of interest, stated before looking: less is no effect. None where `why_none` says why there
+    is none; a claim states its own then."""
+    least_reason: str = "one hundredth of its range"
+    """Why that much."""
     why_none: str = NO_CONVENTION
     format: str = ".3f"
     formula: str = ""
@@ -176,12 +179,12 @@ def _member(family: str, member: str) -> str:
 def _entry(metric: Metric) -> str:
     """Heading, sentence, and one item each for the formula, the numbers to hold it against, and what to beware of."""
     why_none = f"none: {metric.why_none.removeprefix('none: ')}"
-    least = why_none if metric.least_difference is None else f"{metric.least_difference:g}"
+    least = why_none if metric.least_difference is None else f"{metric.least_difference:g}, {metric.least_reason}"
     against = {
         "Unit": f"{metric.unit}; {metric.direction}",
         "Chance": metric.chance,
         "Ceiling": metric.ceiling,
-        "Smallest difference": least,
+        "Smallest effect": least,
     }
     about = re.sub(r"<(\w+)>", r"*\1*", f"**{metric.label}**: {metric.sentence}.")
     items = [

@@ -1,6 +1,7 @@
 """What fires, how sparsely, whether it fires when the truth does, and how well the inputs are reconstructed from it.
 
 density   = share of samples in which a feature fires     L0 = Σ_f density     dead = features that never fired
+zeros     = share of samples and features that are 0 = 1 - mean density
 precision = fired together / learned fired                recall = fired together / true fired
 F1        = 2 · fired together / (learned fired + true fired)
 reconstruction error = mean over samples and dimensions of (x - x̂)²
@@ -24,6 +25,11 @@ def density(counts: Int[Tensor, "m f"], samples: int) -> Float[Tensor, "m f"]:
 def l0(counts: Int[Tensor, "m f"], samples: int) -> Float[Tensor, "m"]:
     """Features that fire in a sample, on average."""
     return density(counts, samples).sum(-1)
+
+
+def zeros(counts: Int[Tensor, "m f"], samples: int) -> Float[Tensor, "m"]:
+    """The share of all codes that are 0, over samples and features."""
+    return 1 - density(counts, samples).mean(-1)
 
 
 def dead(counts: Int[Tensor, "m f"]) -> Int[Tensor, "m"]:

@@ -12,6 +12,13 @@ them, are of keys before it alone. Standard deviations are unbiased. In general 
 alike the two sets have the same values. All is of one sequence, and says of no head by itself whether it can be sharp:
 the mean over heads hides small ones under large ones, whose divergences are sums of more terms.
 
+**By irrep**: of the means of one head, so that its width can be told from what it does.
+
+mean_distance    mean |μ_i - μ_j| of the head's own columns, as published; of drawn means it grows like √(2K)
+mean_deviation   √(mean over dimensions of var m), m = Rᵀμ: the same in a dimension, after transport; of any K
+transport_effect √(mean |Ω_ij μ_j - μ_j|² / mean |μ_j|²) over pairs i ≠ j, Ω_ij = R_i R_jᵀ: 0 where transport does
+                 nothing, as for every scalar; √2 where frames have nothing to do with one another and K > 1
+
 **Theory**: how divergences vary with the dimension K of a head, and how sharp attention that makes.
 
 Beliefs N(m_i, diag v_i) in the common frame, m ~ N(0, s²) and log v ~ N(log v₀, τ²), KL_ij = KL(N_i ‖ N_j). For τ = 0
@@ -35,6 +42,7 @@ helps. A token's own key, where it is not masked, has divergence 0 and takes wha
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -84,7 +92,7 @@ def diversity(
 ) -> Diversity:
     """Of the embedded beliefs of one sequence, and of what divergences its heads have."""
     return Diversity(
-        mean_distance=float(torch.pdist(mean.double()).mean()),
+        mean_distance=mean_distance(mean),
         frame_deviation=float(frame.double().std(0).mean()),
         kl=spread_of(kl.mean(0), ~_ones(kl).triu().tril()),
         causal_kl=spread_of(kl.mean(0), _ones(kl).tril(-1)),
@@ -92,6 +100,92 @@ def diversity(
         variance_most=float(variance.max()),
         variance_mean=float(variance.double().mean()),
     )
+
+
+def mean_distance(means: Float[Tensor, "t e"]) -> float:
+    """The mean distance of two tokens' means.
+
+    Parameters
+    ----------
+    means : Tensor, shape (t, e)
+        Of the tokens of a sequence, each in its own frame: of all heads (the published μ_dist) or of one.
+
+    Returns
+    -------
+    float
+        In the unit of the means; NaN of a single token.
+
+    Examples
+    --------
+    >>> import torch
+    >>> mean_distance(torch.tensor([[0.0, 0.0], [3.0, 4.0]]))
+    5.0
+    """
+    return float(torch.pdist(means.double()).mean())
+
+
+def mean_deviation(means: Float[Tensor, "t e"]) -> float:
+    """The standard deviation of tokens' means in a dimension: half the mean square distance, per dimension, rooted.
+
+    Parameters
+    ----------
+    means : Tensor, shape (t, e)
+        Of the tokens of a sequence, in the common frame.
+
+    Returns
+    -------
+    float
+        Root of the mean over dimensions of the unbiased variance over tokens; it does not grow with their number.
+
+    Examples
+    --------
+    >>> import torch
+    >>> round(mean_deviation(torch.tensor([[1.0, 1.0], [-1.0, -1.0]])) ** 2, 9)
+    2.0
+    """
+    return float(means.double().var(0).mean().sqrt())
+
+
+def transport_effect(means: Float[Tensor, "t h e"], turn: Float[Tensor, "t e e"]) -> Float[Tensor, "h"]:
+    """How far transport moves the mean that it carries from one token to another, over the length of a mean.
+
+    Parameters
+    ----------
+    means : Tensor, shape (t, h, e)
+        Of the tokens of a sequence and the heads of one degree, each in its token's own frame.
+    turn : Tensor, shape (t, e, e)
+        R, how the frame of each token turns that degree; transport from j to i is R_i R_jᵀ.
+
+    Returns
+    -------
+    Tensor, shape (h,)
+        Of each head: 0 where transport does nothing, 2 where it inverts; NaN where all means are 0.
+
+    Examples
+    --------
+    A quarter turn moves a vector of length 1 by √2:
+
+    >>> import torch
+    >>> quarter = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
+    >>> means = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]])
+    >>> transport_effect(means, torch.stack([torch.eye(2), quarter])).square()
+    tensor([2.0000], dtype=torch.float64)
+    """
+    own, turn = means.double(), turn.double()
+    common, tokens = torch.einsum("tij,thi->thj", turn, own), len(own)
+    moved = own.new_zeros(own.shape[1])
+    for here in turn:  # a query at a time: all pairs at once would be large on long texts
+        moved += (common @ here.T - own).square().sum((0, 2))
+    return (moved / (tokens - 1) / own.square().sum((0, 2))).sqrt()
+
+
+def tensor_share(degrees: Sequence[int]) -> float:
+    """The share of heads of degree 2 or higher, which the gauge study would have as many of as possible.
+
+    >>> tensor_share([0, 0, 1, 2])
+    0.25
+    """
+    return sum(degree >= 2 for degree in degrees) / len(degrees)
 
 
 def spread_of(kl: Float[Tensor, "t s"], pairs: Bool[Tensor, "t s"]) -> Spread:

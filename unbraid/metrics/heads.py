@@ -10,16 +10,25 @@ HSIC   = Σ_{i≠j} K_ij L_ij / n(n-3), K and L the inner products of stories wi
 Heads write in one space, so that both compare like with like. The plain CKA is left out: of few
 stories it is far from 0 even where heads are independent.
 
+held-out R² = 1 - Σ |z_h' - prediction|² / Σ |z_h' - mean|², over stories that the prediction of z_h' from z_h was not
+              fitted on: ridge regression with a linear or an RBF kernel, its penalty chosen on the fitted stories
+                                                                  independent heads: 0, at times below
+effective rank = exp(-Σ p log p), p the singular values of z over stories, scaled to sum 1 (Roy and Vetterli 2007)
+
+CKA weighs a head's directions by their variance: heads can have almost none and yet predict each other through their
+small directions. Held-out R² sees that.
+
 explained  = 1 - (Σ within / (n - classes)) / (Σ total / (n - 1)), of the squared distances of z to its class's mean and
              to the mean of all (Kelley's ε², adjusted for the number of classes)    a factor it does not tell: 0
 separation = mean over heads of 1 - H(w_h) / log(factors), w_h a head's explained shares scaled to sum 1, heads weighted
              by how much they tell in all (DCI's disentanglement)                    one factor a head: 1; all alike: 0
 
 accuracy    = share of questions whose largest logit is the answer's
-steps to a  = the first of the steps looked at where the accuracy is at least a
+steps to a  = the first of the steps looked at where the accuracy is at least a; capped: the last one where it never is
 """
 
 import math
+from typing import Literal
 
 import torch
 
@@ -27,6 +36,11 @@ from unbraid.axes import Bool, Float, Int, Tensor
 
 FEWEST_STORIES = 4
 """Of fewer stories there is no debiased CKA."""
+FOLDS = 4
+FEWEST_TO_PREDICT = 4 * FOLDS
+"""Of fewer stories nothing is predicted from three quarters of them."""
+PENALTIES = tuple(10.0**power for power in range(-4, 3))
+"""Tried for each pair of heads, in units of the mean eigenvalue of the kernel."""
 
 
 def pooled(output: Float[Tensor, "m b h t e"], mask: Bool[Tensor, "b t"]) -> Float[Tensor, "m b h e"]:
@@ -69,6 +83,93 @@ def _u_centred(gram: Float[Tensor, "h b b"]) -> Float[Tensor, "h b b"]:
     rows = bare.sum(-1, keepdim=True)
     found = bare - (rows + rows.mT) / (amount - 2) + rows.sum(-2, keepdim=True) / ((amount - 1) * (amount - 2))
     return found - torch.diag_embed(found.diagonal(dim1=-2, dim2=-1))
+
+
+def held_out_r2(heads: Float[Tensor, "m b h e"], kernel: Literal["linear", "rbf"]) -> Float[Tensor, "m h h"]:
+    """How much of each head (second axis) is predicted from each other (first) on stories that were not fitted.
+
+    NaN where stories are too few, of a head from itself, and of a head that says the same of every story.
+    """
+    if heads.shape[1] < FEWEST_TO_PREDICT:
+        return heads.new_full((heads.shape[0], heads.shape[2], heads.shape[2]), torch.nan)
+    return torch.stack([_held_out_r2(member.transpose(0, 1), kernel) for member in heads.double()]).to(heads.dtype)
+
+
+def _held_out_r2(heads: Float[Tensor, "h b e"], kernel: str) -> Float[Tensor, "h h"]:
+    gram = _gram(heads - heads.mean(1, keepdim=True), kernel)
+    fold = torch.arange(heads.shape[1]) % FOLDS
+    errors, total = zip(*(_fold_errors(heads, gram, fold != f) for f in range(FOLDS)), strict=True)
+    total = torch.stack(total).sum(0)
+    r2 = 1 - torch.stack(errors).sum(0) / total
+    varies = heads.var(1).sum(-1) > torch.finfo(torch.float32).eps ** 2 * heads.square().mean(1).sum(-1)
+    known = varies[:, None] & varies & ~torch.eye(len(heads), dtype=torch.bool)
+    return torch.where(known, r2, torch.nan)
+
+
+def _gram(heads: Float[Tensor, "h b e"], kernel: str) -> Float[Tensor, "h b b"]:
+    """Inner products, or exp(-|x - y|² / median of |x - y|²)."""
+    if kernel == "linear":
+        return heads @ heads.mT
+    squares = torch.cdist(heads, heads).square()
+    one, other = torch.triu_indices(*squares.shape[-2:], offset=1)
+    median = squares[:, one, other].median(-1).values[:, None, None]
+    return torch.exp(-squares / torch.where(median > 0, median, 1.0))
+
+
+def _fold_errors(
+    heads: Float[Tensor, "h b e"], gram: Float[Tensor, "h b b"], fitted: Bool[Tensor, "b"]
+) -> tuple[Float[Tensor, "h h"], Float[Tensor, "h"]]:
+    """Squared errors on the stories that are not fitted, of each head from each; and of predicting the mean."""
+    mean = heads[:, fitted].mean(1, keepdim=True)
+    targets, unseen = (heads[:, part] - mean for part in (fitted, ~fitted))
+    within, across = gram[:, fitted][:, :, fitted], gram[:, ~fitted][:, :, fitted]
+    level = within.mean(1, keepdim=True)
+    across = across - across.mean(2, keepdim=True) - level + level.mean(2, keepdim=True)
+    within = within - within.mean(2, keepdim=True) - level + level.mean(2, keepdim=True)
+    errors = [(unseen - k @ _fit(own, targets)).square().sum((1, 2)) for own, k in zip(within, across, strict=True)]
+    return torch.stack(errors), unseen.square().sum((1, 2))
+
+
+def _fit(gram: Float[Tensor, "b b"], targets: Float[Tensor, "h b e"]) -> Float[Tensor, "h b e"]:
+    """Coefficients of kernel ridge regression, with the penalty that leaves out one story best, for each target.
+
+    Kernel and targets are centred. Leaving out a story moves the mean, too: (y - ŷ) / (1 - hat - 1/n).
+    """
+    values, vectors = torch.linalg.eigh(gram)
+    values = values.clamp_min(0)
+    turned = vectors.mT @ targets
+    fits, misses = [], []
+    for penalty in PENALTIES:
+        ridge = penalty * values.mean() + torch.finfo(values.dtype).tiny
+        fits.append(vectors @ (turned / (values + ridge)[:, None]))
+        kept = ridge * (vectors.square() / (values + ridge)).sum(1) - 1 / len(gram)
+        misses.append((ridge * fits[-1] / kept[:, None]).square().sum((1, 2)))
+    best = torch.stack(misses).argmin(0)
+    return torch.stack(fits)[best, torch.arange(len(targets))]
+
+
+def largest_between(table: Float[Tensor, "m h h"]) -> Float[Tensor, "m"]:
+    """The largest entry of two different heads; NaN where none has a value."""
+    heads = table.shape[-1]
+    apart = table.masked_fill(torch.eye(heads, dtype=torch.bool), torch.nan)
+    largest = apart.nan_to_num(nan=-torch.inf).flatten(1).amax(1)
+    return torch.where(largest.isfinite(), largest, torch.nan)
+
+
+def between_layers(table: Float[Tensor, "m k k"], layers: int) -> Float[Tensor, "m"]:
+    """The mean over pairs of heads of different layers, of k heads in order of their layers; NaN of a single layer."""
+    layer = torch.arange(table.shape[-1]) // (table.shape[-1] // layers)
+    apart = layer[:, None] != layer
+    return table[:, apart].mean(-1)
+
+
+def effective_rank(heads: Float[Tensor, "m b h e"]) -> Float[Tensor, "m h"]:
+    """Over how many directions each head's representations of stories spread, about their mean; 0 where they do not."""
+    rows = (heads - heads.mean(1, keepdim=True)).double().transpose(1, 2)
+    sizes = torch.linalg.svdvals(rows)
+    total = sizes.sum(-1, keepdim=True)
+    rank = torch.special.entr(sizes / torch.where(total > 0, total, 1.0)).sum(-1).exp()
+    return torch.where(total[..., 0] > 0, rank, 0.0).to(heads.dtype)
 
 
 def usage(gate: Float[Tensor, "m b t h"], mask: Bool[Tensor, "b t"]) -> Float[Tensor, "m h"]:
@@ -123,3 +224,8 @@ def steps_to(level: float, accuracies: Float[Tensor, "m c"], steps: Int[Tensor, 
     reached = accuracies >= level
     first = steps[reached.int().argmax(-1)].double()
     return torch.where(reached.any(-1), first, torch.nan)
+
+
+def capped_steps_to(level: float, accuracies: Float[Tensor, "m c"], steps: Int[Tensor, "c"]) -> Float[Tensor, "m"]:
+    """The same with the last step looked at where it is never so high: there it is a lower bound."""
+    return steps_to(level, accuracies, steps).nan_to_num(float(steps[-1]))

@@ -44,6 +44,8 @@ class Difference:
 
     estimate: Estimate
     pairs: int
+    values: tuple[float, ...] = ()
+    """Of the pairs, where they are known."""
 
     @property
     def verdict(self) -> str:
@@ -73,8 +75,11 @@ def _resampling(n: int) -> tuple[float, np.ndarray]:
 
 def paired_difference(ours: Mapping[str, float], reference: Mapping[str, float]) -> Difference:
     """Mean of ours minus reference over the replicates both have."""
-    shared = sorted(ours.keys() & reference.keys())
-    return Difference(estimate([ours[key] - reference[key] for key in shared]), len(shared))
+    return _difference([ours[key] - reference[key] for key in sorted(ours.keys() & reference.keys())])
+
+
+def _difference(values: Sequence[float]) -> Difference:
+    return Difference(estimate(values), len(values), tuple(values))
 
 
 @dataclass(frozen=True)
@@ -142,7 +147,7 @@ def compare(ours: Paths, reference: Paths, at: float | None = None) -> MatchedDi
         every = "no L0 is on every path" if at is None or low > high else f"L0 {at:.4g} is not on every path"
         return MatchedDifference(None, *asked, f"{every}: {_span(first, last)} against {_span(start, end)}")
     each = [ours[seed].mean(*asked) - reference[seed].mean(*asked) for seed in shared]
-    return MatchedDifference(Difference(estimate(each), len(each)), *asked)
+    return MatchedDifference(_difference(each), *asked)
 
 
 def _range(paths: Sequence[Path]) -> tuple[float, float]:

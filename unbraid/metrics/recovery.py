@@ -1,11 +1,12 @@
 """How much of the planted truth a dictionary found, how much it repeats itself, and how both change while it trains.
 
 MMCS = mean over true features t of  max over learned features f of  cos(t, f)        (signed)
-MCC  = mean cosine over the best one-to-one matching of true to learned features      (Hungarian)
+MCC  = mean over true features of their cosine in the best one-to-one matching          (Hungarian; 0 without a match)
+matched cosine = the same over the true features that have a match: as many as the smaller of the two sets
 MMCS with a larger dictionary = mean over its own features of the largest cosine with any feature of the larger
 redundancy = mean over features i that fire of  max over other features j that fire of  |cos(w_i, w_j)|
 
-MCC is the mean matched cosine; it is not Matthews' correlation coefficient, which is φ in `matching.association`.
+MCC is a mean cosine; it is not Matthews' correlation coefficient, which is φ in `matching.association`.
 
 Tracking compares two checkpoints of a dictionary in training. A true feature is found where its best cosine is at least
 a threshold; its entry is the learned feature that has it.
@@ -75,7 +76,52 @@ def matched_cosine(cosine: Float[Tensor, "m n f"], matched: Int[Tensor, "m n"]) 
 
 
 def mcc(cosine: Float[Tensor, "m n f"], matched: Int[Tensor, "m n"]) -> Float[Tensor, "m"]:
-    """The mean matched cosine, over the true features that have a match; it is not Matthews' coefficient."""
+    """The mean over all true features of the cosine with their match, 0 where they have none.
+
+    Parameters
+    ----------
+    cosine : Tensor, m n f
+        Of every true with every learned feature, a member.
+    matched : Tensor, m n
+        The learned feature of each true one, as `match` gives it; -1 for none.
+
+    Returns
+    -------
+    Tensor, m
+        At most the share of true features that have a match.
+
+    Examples
+    --------
+    Two entries that are true, for four truths:
+
+    >>> cosine = torch.eye(4)[None, :, :2]
+    >>> mcc(cosine, match(cosine)).item(), mean_matched_cosine(cosine, match(cosine)).item()
+    (0.5, 1.0)
+    """
+    return matched_cosine(cosine, matched).mean(-1)
+
+
+def mean_matched_cosine(cosine: Float[Tensor, "m n f"], matched: Int[Tensor, "m n"]) -> Float[Tensor, "m"]:
+    """The mean over the true features that have a match: a small dictionary is not held to what it has no room for.
+
+    Parameters
+    ----------
+    cosine : Tensor, m n f
+        Of every true with every learned feature, a member.
+    matched : Tensor, m n
+        The learned feature of each true one, as `match` gives it; -1 for none.
+
+    Returns
+    -------
+    Tensor, m
+        `mcc` where there are at least as many learned as true features; else larger than that.
+
+    Examples
+    --------
+    >>> cosine = torch.eye(4)[None, :, :2]
+    >>> mean_matched_cosine(cosine, match(cosine)).item()
+    1.0
+    """
     return matched_cosine(cosine, matched).sum(-1) / (matched >= 0).sum(-1)
 
 

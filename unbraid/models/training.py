@@ -109,6 +109,8 @@ class ModelState:
         Steps done.
     gradient_spikes : integer Tensor, shape (m,)
         Steps so far whose gradient norm, before clipping, was above 10.
+    gradient_peak : Tensor, shape (m,)
+        The largest gradient norm so far, before clipping.
 
     Examples
     --------
@@ -126,6 +128,8 @@ class ModelState:
     """The learning rate of each number, relative to the others."""
     gradient_spikes: Int[Tensor, "m"]
     """Steps so far whose gradient norm exceeded `GRADIENT_SPIKE`, before clipping."""
+    gradient_peak: Float[Tensor, "m"]
+    """The largest gradient norm so far, before clipping."""
     step: int = 0
 
     @classmethod
@@ -140,14 +144,14 @@ class ModelState:
         weights = FlatParameters.copy_of(models.parameters())
         multiplier = models.settings.rate_multiplier
         rates = torch.cat([torch.full((1, p[0].numel()), multiplier(name)) for name, p in weights.named.items()], 1)
-        no_spikes = torch.zeros(models.members, dtype=torch.int64)
-        return cls(models.with_parameters(weights.named), weights, AdamW.start(weights), rates, no_spikes)
+        spikes, peak = torch.zeros(models.members, dtype=torch.int64), weights.row.new_zeros(models.members)
+        return cls(models.with_parameters(weights.named), weights, AdamW.start(weights), rates, spikes, peak)
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor of the state by a flat name; the same storage, not copies."""
         groups = {"models": self.weights.named, "mean": self.adam.mean.named, "square": self.adam.square.named}
         flat = {f"{group}.{name}": tensor for group, named in groups.items() for name, tensor in named.items()}
-        return {**flat, "gradient_spikes": self.gradient_spikes}
+        return {**flat, "gradient_spikes": self.gradient_spikes, "gradient_peak": self.gradient_peak}
 
 
 @dataclass(frozen=True)
@@ -231,6 +235,7 @@ def _descend(state: ModelState, gradient: Float[Tensor, "m p"], training: ModelT
     norms = torch.linalg.vector_norm(gradient, dim=1)
     check_finite({"gradient": norms}, state.step)
     state.gradient_spikes += norms > GRADIENT_SPIKE
+    state.gradient_peak.copy_(torch.maximum(state.gradient_peak, norms))
     if training.clip is not None:
         gradient.mul_((training.clip / norms.clamp_min(1e-12)).clamp_max(1)[:, None])
     rate = torch.as_tensor(training.learning_rate).expand(state.models.members)

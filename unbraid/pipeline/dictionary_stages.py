@@ -24,7 +24,7 @@ from unbraid.dictionaries.training.fit import inputs_of, train
 from unbraid.dictionaries.training.step import State, StepOutput
 from unbraid.evaluation.dictionaries import Scores, score, shown_cosines
 from unbraid.evaluation.feature_pages import FactorResults, evaluate_factors
-from unbraid.evaluation.pair_stability import pair_stability
+from unbraid.evaluation.pair_stability import PairScores, pair_stability
 from unbraid.members import stack_configs
 from unbraid.metrics import recovery
 from unbraid.pipeline.experiment import Samples
@@ -118,6 +118,7 @@ class TrainStack(LearningStage):
     """Train one stack of dictionaries."""
 
     kind = "train-stack"
+    version = 2
 
     members: tuple[DictionaryMember, ...]
     names: tuple[str, ...]
@@ -184,10 +185,17 @@ class StackTraining(TrainingLoop[State, StepOutput]):
             "terms": {name: cost.tolist() for name, cost in output.terms.items()},
             "l0": output.l0.tolist(),
         }
+        if logged := self._logged():
+            line["mechanisms"] = logged
         if len(self.world.directions):
             cosines = recovery.cosines(self.world.directions, self.state.stack.directions)
             line["mmcs"] = recovery.mmcs(cosines).tolist()
         return line
+
+    def _logged(self) -> JsonDict:
+        """What mechanisms show of their memory after this step, by their names."""
+        named = {name: each.logged(self.state.memories[name]) for name, each in self.mechanisms.items()}
+        return {name: {key: value.tolist() for key, value in own.items()} for name, own in named.items() if own}
 
     def after_step(self) -> None:
         self.tracker.check(self.state.stack, self.state.step)
@@ -217,6 +225,7 @@ class EvaluateStack(LearningStage):
     """Score one trained stack: against the planted truth, or against the factors behind a model's activations."""
 
     kind = "evaluate-stack"
+    version = 2
 
     training: TrainStack
     probe: ProbeFactors | None
@@ -249,20 +258,20 @@ class EvaluateStack(LearningStage):
         tables["probabilities"] = world.probabilities.numpy()
         write_arrays(context.folder / "tables.safetensors", tables)
         values = {name: value.tolist() for name, value in scores.values.items()}
-        stable, luck = self._pair_stability(stack, world)
+        pairs = self._pair_stability(stack, world)
         factors = factor_results(stack, world, self, context)
         card = {
-            "values": values | stable | factors.values,
-            "chance": scores.chance | luck | factors.chance,
-            "ceiling": scores.ceiling | factors.ceiling,
+            "values": values | pairs.values | factors.values,
+            "chance": scores.chance | pairs.chance | factors.chance,
+            "ceiling": scores.ceiling | pairs.ceiling | factors.ceiling,
         }
         write_json(context.folder / "scores.json", card)
 
-    def _pair_stability(self, stack: Stack, world: World) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
-        """Where pairs are selected, whether they are the same again."""
+    def _pair_stability(self, stack: Stack, world: World) -> PairScores:
+        """Where pairs are selected, how alike they fire and whether they are the same again."""
         mechanism = self.training.mechanisms().get("pair_orthogonality")
         if not isinstance(mechanism, PairOrthogonality):
-            return {}, {}
+            return PairScores()
         training, settings = self.training.members[0].training, _numbered(self.settings)
         return pair_stability(stack, world, mechanism, settings, training.steps, training.batch)
 
@@ -311,6 +320,7 @@ class FitBaselines(LearningStage):
     """Fit and score the baselines of one group, member by member."""
 
     kind = "baseline"
+    version = 2
 
     members: tuple[BaselineMember, ...]
     probe: ProbeFactors | None

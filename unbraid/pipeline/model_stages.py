@@ -8,6 +8,8 @@ Probe     probe.json: what a linear probe tells of every concept
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
+from math import isfinite
 
 import torch
 
@@ -17,16 +19,17 @@ from unbraid.evaluation.factors import Concepts, probe_concepts
 from unbraid.evaluation.heads import AttentionExamples, evaluate_heads, show_attention
 from unbraid.evaluation.text_models import (
     attention_on,
+    beliefs_by_pairs,
     continue_text,
     evaluate_text,
     first_windows,
     loss_units,
     ngram_baselines,
 )
-from unbraid.evaluation.uniformity import diagnose, lines
+from unbraid.evaluation.uniformity import diagnose, lines, track
 from unbraid.members import stack_configs
-from unbraid.metrics.heads import steps_to
-from unbraid.models import AnyModel, HeadEvaluation, Models, ModelTraining, models_of
+from unbraid.metrics.heads import capped_steps_to, steps_to
+from unbraid.models import AnyModel, GaugeModels, HeadEvaluation, Models, ModelTraining, models_of
 from unbraid.models.constraints import Constraint
 from unbraid.models.training import ModelState, StepOutput, train_model
 from unbraid.pipeline.capture_model import ActivationsConfig, capture_model
@@ -172,6 +175,7 @@ class TrainTextModels(TrainModels):
     """Train one stack of language models on a text."""
 
     kind = "train-text-models"
+    version = 2
 
     setting: str
     """Of the first member, for the lines about its heads; empty where nobody wants them."""
@@ -198,7 +202,7 @@ class TextModelTrainingLoop(ModelTrainingLoop):
     """The training of one stack of language models.
 
     The log has loss and perplexity of the batch too, the length of the gradient before it was clipped, and how many
-    steps so far had one longer than 10.
+    steps so far had one longer than 10; of gauge models also how far apart beliefs are and how sharp heads (`track`).
     """
 
     def log_line(self, output: StepOutput) -> JsonDict:
@@ -210,7 +214,14 @@ class TextModelTrainingLoop(ModelTrainingLoop):
             "perplexity": [loss_units(value, self.world)["perplexity"] for value in loss],
             "gradient_norm": output.gradient_norm.tolist(),
             "gradient_spikes": self.state.gradient_spikes.tolist(),
+            **self._tracked(self.world),
         }
+
+    def _tracked(self, world: Text) -> dict[str, list[float | None]]:
+        """Of every member, on the first window of the part to be predicted; None where a score is not defined."""
+        tokens, members = first_windows(world, 1), range(self.state.models.members)
+        found = [track(self.state.models.member(index), tokens) for index in members]
+        return {name: [one[name] if isfinite(one[name]) else None for one in found] for name in found[0]}
 
     def after_step(self) -> None:
         """Every so often, say what the heads of the run's first model do, as the gauge study did."""
@@ -224,7 +235,8 @@ class TextModelTrainingLoop(ModelTrainingLoop):
             self.progress.say(line)
 
     def totals(self) -> dict[str, list[float]]:
-        return {**super().totals(), "gradient_spikes": self.state.gradient_spikes.double().tolist()}
+        gradients = {"gradient_spikes": self.state.gradient_spikes, "gradient_peak": self.state.gradient_peak}
+        return {**super().totals(), **{name: of.double().tolist() for name, of in gradients.items()}}
 
 
 @dataclass(frozen=True)
@@ -236,6 +248,7 @@ class EvaluateModels(Stage):
     """
 
     kind = "evaluate-models"
+    version = 2  # steps to 95 % with a cap, separation before training
     side_by_side = True
 
     training: TrainModels
@@ -274,18 +287,20 @@ class EvaluateModels(Stage):
             "factors": list(world.factors),
         }
         write_json(context.folder / "stories.json", card)
-        values = {"steps_to_95": self._steps_to_95(context), **scores.values}
+        values = {**self._learning(context), **scores.values}
         write_scores(context, values, scores.chance, {"accuracy": torch.ones(len(self.training.members))})
 
     def _show(self, models: Models, index: int) -> AttentionExamples:
         assert isinstance(self.training.world, Stories)
         return show_attention(models.member(index), self.training.world, self.evaluation.shown)
 
-    def _steps_to_95(self, context: Context) -> Tensor:
-        """The first logged step whose batch was mostly answered right."""
+    def _learning(self, context: Context) -> dict[str, Tensor]:
+        """When the log first has a batch that was mostly answered right, and whether it ever has."""
         logged = read_log(context.of(self.training) / "log.jsonl")
-        accuracies = torch.tensor([line["accuracy"] for line in logged]).T
-        return steps_to(MOSTLY_RIGHT, accuracies, torch.tensor([line["step"] for line in logged]))
+        accuracies, steps = (torch.tensor([line[name] for line in logged]) for name in ("accuracy", "step"))
+        first = steps_to(MOSTLY_RIGHT, accuracies.T, steps)
+        capped = capped_steps_to(MOSTLY_RIGHT, accuracies.T, steps)
+        return {"steps_to_95": first, "capped_steps_to_95": capped, "reached_95": 1 - first.isnan().double()}
 
 
 @dataclass(frozen=True)
@@ -297,6 +312,7 @@ class EvaluateTextModels(EvaluateModels):
     """
 
     kind = "evaluate-text-models"
+    version = 2
 
     @property
     def seconds_per_step(self) -> float:
@@ -306,7 +322,8 @@ class EvaluateTextModels(EvaluateModels):
         context.progress.status(self.name)
         models, world = self.training.trained(context), self.training.world
         assert isinstance(world, Text)
-        scores = evaluate_text(models, world, self.evaluation.heads, diagnose)
+        by_pairs = partial(diagnose, believed=beliefs_by_pairs(world) if isinstance(models, GaugeModels) else None)
+        scores = evaluate_text(models, world, self.evaluation.heads, by_pairs)
         shown = self.shown if self.evaluation.shown else ()
         tokens = first_windows(world, self.evaluation.shown)
         patterns = {f"pattern.{index}": attention_on(models.member(index), tokens) for index in shown}

@@ -16,16 +16,33 @@ from unbraid.reports.markup import Group, Link
 from unbraid.reports.words import MISSING, count, interval, number
 from unbraid.storage.files import read_bytes, write_bytes
 
-VERDICTS = {"holds": "✓ holds", "fails": "✗ fails", "undecided": "○ undecided", "not run": "– not run"}
-HEAD = ("claim", "published", "ours", "95 % interval", "chance", "verdict", "figure")
-PART_HEAD = ("measured", "ours", "95 % interval", "chance", "pairs", "verdict", "rule")
+VERDICTS = {
+    "holds": "✓ holds",
+    "no effect": "≈ no effect",
+    "opposite": "✗ opposite",
+    "fails": "✗ fails",
+    "undecided": "○ undecided",
+    "not run": "– not run",
+}
+"""With `fails`, as ledgers of format 1 have it."""
+HEAD = ("claim", "published", "ours", "95 % interval", "chance", "p", "q", "verdict", "figure")
+PART_HEAD = ("measured", "ours", "95 % interval", "chance", "pairs", "p", "verdict", "rule")
+DECIDED = ("holds", "opposite")
+MOST_FALSE = 0.1
+"""A claim decided at a larger q is marked: more than so many of its like would be false."""
+ORDER = {
+    "all": ("fails", "opposite", "no effect", "undecided", "holds"),
+    "any": ("holds", "undecided", "no effect", "opposite"),
+}
+"""Which part decides a claim: the first of the verdicts that any part has."""
 ELSEWHERE = "taken from a ledger file; its run is not here"
 MEANING = (
     "Each claim is a sentence of a source study, tested by a study of ours. Ours is a mean over replicates with its "
-    "95 % bootstrap interval; of a claim of several parts the row shows the part that decides it: the first that "
-    "fails, else the first undecided, else the first. A claim holds if all its parts hold and fails if one fails; "
-    "nothing is called from fewer than five pairs. Chance is what a random dictionary scores, where that means "
-    "anything."
+    "95 % bootstrap interval; of a claim of several parts the row shows the part that decides it. A claim holds, or "
+    "the opposite does, where an exact sign-flip test over replicates says so at 5 %; there is no effect where the "
+    "interval lies within the smallest effect of interest. p is the claim's; q is the share of false ones to expect "
+    "among all claims decided at that p, and a claim decided at q above 0.1 is marked. Chance is what a random "
+    "dictionary scores, where that means anything."
 )
 
 
@@ -55,51 +72,91 @@ def print_ledger(entries: Sequence[JsonDict]) -> None:
     """The same table on a terminal; only the first column may break its lines, so that it fits 80 columns."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(Text("claim\n(published)"), overflow="fold")
-    for name in HEAD[2:5]:
+    for name in (*HEAD[2:4], "p"):
         table.add_column(Text(name), justify="right", no_wrap=True)
     table.add_column(Text("verdict"), no_wrap=True)
     for entry in entries:
-        claim = Text.assemble((entry["id"], "bold"), f"\n({entry['published']})", entry["why"] and f"\n{entry['why']}")
-        table.add_row(claim, *map(Text, [*numbers(entry), VERDICTS[entry["verdict"]]]))
+        claim = Text.assemble(
+            (entry["id"], "bold"), f"\n({entry['published']})", *(f"\n{mark}" for mark in marks(entry))
+        )
+        table.add_row(claim, *map(Text, [*numbers(entry)[:2], _p(entry), VERDICTS[entry["verdict"]]]))
     console = Console(highlight=False)
     console.print(table)
     console.print(Text(tally(entries)))
 
 
 def print_claims(entries: Sequence[JsonDict]) -> None:
-    """What could be run: each claim, and the study that tests it."""
+    """What could be run: each claim with its source's sentence, the study that tests it, and how it is decided."""
     console = Console(highlight=False)
     for entry in entries:
         console.print(Text(entry["id"], style="bold"), Text(f"({entry['study']})"))
-        console.print(Text(f"  {entry['statement']}"))
-        if entry["why"]:
-            console.print(Text(f"  {entry['why']}"))
+        for line in (entry["statement"], f"source: “{entry['quote']}”", *_design(entry), *marks(entry)):
+            console.print(Text(f"  {line}"))
+
+
+def _design(entry: JsonDict) -> list[str]:
+    """Replicates, how the parts combine, and each part's rule with its smallest effect."""
+    replicates = entry["replicates"]
+    planned = "not known here" if replicates["planned"] is None else str(replicates["planned"])
+    claimed = entry["controls"].count(False)
+    together = f"needs {entry['combine']} of {claimed} parts" if claimed > 1 else "one part"
+    controls = len(entry["controls"]) - claimed
+    together += f"; undecided unless its controls hold ({controls})" if controls else ""
+    rules = [
+        f"{'control: ' if control else ''}{rule}; smallest effect {smallest:g}"
+        for rule, smallest, control in zip(entry["rules"], entry["smallest"], entry["controls"], strict=True)
+    ]
+    return [f"replicates: {planned} (at least {replicates['needed']}); {together}", *(f"- {rule}" for rule in rules)]
+
+
+def marks(entry: JsonDict) -> list[str]:
+    """What a reader must know beside a verdict: decided at a large q, chosen after looking, or why it was not run."""
+    doubtful = entry["verdict"] in DECIDED and (entry.get("q") or 0.0) > MOST_FALSE
+    exploratory = entry.get("exploratory")
+    return [
+        *([f"Marked: q is {entry['q']:.2f}, above {MOST_FALSE:g}."] if doubtful else []),
+        *([f"Exploratory: {exploratory}"] if exploratory else []),
+        *([entry["why"]] if entry["why"] else []),
+    ]
 
 
 def tally(entries: Sequence[JsonDict]) -> str:
-    """`12 claims: 7 hold, 2 fail, 3 undecided.`"""
+    """`12 claims: 7 hold, 2 opposite, 3 undecided.`"""
     found = Counter(entry["verdict"] for entry in entries)
-    words = {"holds": "hold", "fails": "fail", "undecided": "undecided", "not run": "not run"}
+    words = {name: name for name in VERDICTS} | {"holds": "hold", "fails": "fail"}
     described = [f"{found[verdict]} {word}" for verdict, word in words.items() if found[verdict]]
     return f"{count(len(entries), 'claim')}: {', '.join(described)}."
 
 
 def deciding(entry: JsonDict) -> JsonDict | None:
-    """The part that decides: the first that fails, else the first undecided, else the first."""
-    ranked = sorted(entry["parts"], key=lambda part: ("fails", "undecided", "holds").index(part["verdict"]))
-    return ranked[0] if ranked else None
+    """The part that decides: a control that does not hold, else the first with the verdict by which parts combine."""
+    order, parts = ORDER[entry.get("combine", "all")], entry["parts"]
+    failed = [part for part in parts if part.get("control") and part["verdict"] != "holds"]
+    claimed = [part for part in parts if not part.get("control")]
+    return failed[0] if failed else min(claimed, key=lambda part: order.index(part["verdict"]), default=None)
 
 
 def _row(entry: JsonDict) -> list[markup.Cell]:
     figure = Link(f"#{entry['id']}", "see it") if entry["parts"] else MISSING
-    statement = " ".join(filter(None, (entry["statement"], entry["why"])))
-    return [statement, entry["published"], *numbers(entry), VERDICTS[entry["verdict"]], figure]
+    statement = " ".join((entry["statement"], *marks(entry)))
+    values = [*numbers(entry), *probabilities(entry)]
+    return [statement, entry["published"], *values, VERDICTS[entry["verdict"]], figure]
 
 
 def numbers(entry: JsonDict) -> list[str]:
     """Ours, its interval and chance, of the part that decides."""
     part = deciding(entry)
     return _cells(part) if part else [MISSING] * 3
+
+
+def probabilities(entry: JsonDict) -> list[str]:
+    """p and q; nothing where there is no effect to be sure of, nothing was run, or the ledger is of format 1."""
+    return [_p(entry), _p(entry, "q")]
+
+
+def _p(entry: JsonDict, name: str = "p") -> str:
+    value = entry.get(name)
+    return MISSING if value is None or entry["verdict"] == "no effect" else f"{value:.3f}"
 
 
 def _cells(part: JsonDict) -> list[str]:
@@ -112,7 +169,14 @@ def _cells(part: JsonDict) -> list[str]:
 def _section(entry: JsonDict, folder: Path, shown: dict[Path, str]) -> str:
     run = Path(entry["run"])
     rows = [
-        [_described(part), *_cells(part), str(part["pairs"]), VERDICTS[part["verdict"]], part["rule"]]
+        [
+            _described(part),
+            *_cells(part),
+            str(part["pairs"]),
+            f"{part['p']:.3f}",
+            VERDICTS[part["verdict"]],
+            part["rule"],
+        ]
         for part in entry["parts"]
     ]
     here = run.is_dir()
@@ -120,7 +184,8 @@ def _section(entry: JsonDict, folder: Path, shown: dict[Path, str]) -> str:
     study = f"<p>Study: {markup.escape(entry['study'])}, {markup.escape(entry['title'])}; {markup.cell(report)}.</p>"
     parts = [
         markup.heading(2, f"{VERDICTS[entry['verdict']]}: {entry['statement']}"),
-        markup.paragraph(f"Claim {entry['id']}. Published: {entry['published']}"),
+        markup.paragraph(f"Claim {entry['id']}. Source: “{entry['quote']}” Published: {entry['published']}"),
+        markup.paragraph(" ".join([f"It needs {entry['combine']} of its parts.", *marks(entry)])),
         markup.table(f"Parts of {entry['id']}", PART_HEAD, [Group(rows)], words=2, sentences=PART_HEAD[-1:]),
         study,
         _figures(entry, run, shown) if here else "",
@@ -129,7 +194,8 @@ def _section(entry: JsonDict, folder: Path, shown: dict[Path, str]) -> str:
 
 
 def _described(part: JsonDict) -> str:
-    return f"{part['what']} ({part['note']})" if part["note"] else part["what"]
+    what = f"control: {part['what']}" if part.get("control") else part["what"]
+    return f"{what} ({part['note']})" if part["note"] else what
 
 
 def _figures(entry: JsonDict, run: Path, shown: dict[Path, str]) -> str:

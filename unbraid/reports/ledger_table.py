@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from unbraid.config import JsonDict
-from unbraid.reports.ledger import VERDICTS, numbers, tally
+from unbraid.reports.ledger import VERDICTS, marks, numbers, probabilities, tally
 from unbraid.storage.files import write_bytes
 
-HEAD = ("claim", "", "ours", "95 % interval", "chance", "verdict")
+HEAD = ("claim", "", "ours", "95 % interval", "chance", "p", "q", "verdict")
 STUDY_HEAD = ("study", "configuration", "began", "commit", "minutes")
 MISSING = "–"
 
@@ -33,8 +33,8 @@ def ledger_table(entries: Sequence[JsonDict], scale: str, note: str = "") -> str
 
 
 def _claim(entry: JsonDict) -> list[str]:
-    said = " ".join(filter(None, (entry["statement"], entry["why"])))
-    return [f"`{entry['id']}`", said, *numbers(entry), VERDICTS[entry["verdict"]]]
+    said = " ".join((entry["statement"], *marks(entry)))
+    return [f"`{entry['id']}`", said, *numbers(entry), *probabilities(entry), VERDICTS[entry["verdict"]]]
 
 
 def _study(entry: JsonDict) -> list[str]:

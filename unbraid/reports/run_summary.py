@@ -7,7 +7,7 @@ from textwrap import wrap
 from rich.console import Console
 from rich.text import Text
 
-from unbraid.config import REPLICATES, JsonDict
+from unbraid.config import REPLICATE, REPLICATES, JsonDict
 from unbraid.reports.configurations import flat_sweep, sweep_size
 from unbraid.reports.equality import at_equal_accuracy, is_decided_by_accuracy
 from unbraid.reports.phrases import setting_phrase
@@ -117,7 +117,8 @@ def what_was_run(results: RunResults) -> list[tuple[str, str]]:
     """The rows of the table of what was run."""
     config, (settings, replicates) = results.config, sweep_size(results.config)
     swept = [f"{path} = {setting_phrase(config, path)}" for path in flat_sweep(config) if path not in REPLICATES]
-    seeds = [path for path, values in flat_sweep(config).items() if path in REPLICATES and len(values) > 1]
+    varied = [path for path, values in flat_sweep(config).items() if path in REPLICATES and len(values) > 1]
+    seeds = ["all seeds" if path == REPLICATE else path for path in varied]
     rows = [
         ("kind", str(results.facts["kind"])),
         ("settings", ": ".join([str(settings), *(["; ".join(swept)] if settings > 1 else [])])),

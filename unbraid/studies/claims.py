@@ -1,16 +1,17 @@
 """A claim: a sentence of a source study in our words, the study of ours that tests it, and the parts it is decided by.
 
 Claims are data: `claims/SOURCE.toml` has an entry for each. A part of a claim names a measure with its arguments and
-the rule that reads the measure's interval; a claim of several parts holds if all hold and fails if one fails.
+the rule that reads what it measured; `combine` says whether the claim needs all of its parts or any.
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from unbraid.config import Config, JsonDict, check, read_toml, tagged
 from unbraid.errors import UserError
+from unbraid.metrics.sign_flips import Combine, least_replicates
 from unbraid.studies.measures import MEASURES, Measure
 from unbraid.studies.results import Where
 from unbraid.studies.verdicts import RULES, Rule
@@ -25,6 +26,8 @@ else:
 FOLDER = Path(__file__).parent / "claims"
 SOURCES = ("head-constraints", "gauge", "superposition", "mechanisms")
 """The source studies, in the order of the ledger."""
+OF_PART = ("what", "control", "smallest")
+"""Keys of a part that are neither its measure's nor its rule's."""
 
 
 class Part(Config):
@@ -32,10 +35,28 @@ class Part(Config):
 
     what: str
     """What is measured, in a few words."""
+    control: bool = False
+    """Whether it shows only that the study could have shown the claim: unless it holds, the claim is undecided."""
     measure: AnyMeasure
     """The statistic, with the settings it compares."""
     rule: AnyRule
-    """How the measure's 95 % interval becomes a verdict."""
+    """Which side of which line the claim is on."""
+    smallest: float | None = Field(default=None, gt=0)
+    """The smallest effect of interest, in the measure's unit; None: that of the metric's record in the catalog."""
+
+    @model_validator(mode="after")
+    def check_smallest(self) -> Self:
+        if self.smallest is None and self.measure.smallest() is None:
+            metric, kind = self.measure.metric, self.measure.to_dict()["kind"]
+            raise ValueError(
+                f"the measure '{kind}' of '{metric}' has no smallest effect of interest; accepted: smallest"
+            )
+        return self
+
+    @property
+    def smallest_effect(self) -> float:
+        """The smallest effect of interest, in the measure's unit."""
+        return self.smallest or self.measure.smallest() or 0.0
 
 
 class Claim(Config):
@@ -44,7 +65,9 @@ class Claim(Config):
     id: str = Field(pattern=r"^[a-z0-9-]+/[a-z0-9-]+$")
     """The source study and two or three words: `superposition/right-ratio`."""
     statement: str
-    """What the source claims, in one sentence."""
+    """What the source claims, in one sentence of ours."""
+    quote: str = ""
+    """The source's own sentence, verbatim; where it says so only in a table or in code, that."""
     published: str
     """The source's own figure, in words or quoted."""
     study: str
@@ -52,7 +75,11 @@ class Claim(Config):
     overrides: dict[str, Annotated[tuple[str, ...], Field(strict=False)]] = Field(default={})
     """Settings to change in the study, as PATH=VALUE, by scale."""
     parts: tuple[Part, ...] = Field(min_length=1, strict=False)
-    """What is measured; the claim holds if all parts hold, and fails if one fails."""
+    """What is measured."""
+    combine: Combine = "all"
+    """How the parts combine, by what the words mean: all of them must hold, or any one is enough."""
+    exploratory: str = ""
+    """What was chosen after looking at results; nothing for a confirmatory claim."""
     figures: tuple[str, ...] = Field(min_length=1, strict=False)
     """The figures of the study's report to look at."""
 
@@ -60,6 +87,22 @@ class Claim(Config):
     def source(self) -> str:
         """The source study that makes the claim."""
         return self.id.partition("/")[0]
+
+    @model_validator(mode="after")
+    def check_parts(self) -> Self:
+        if all(part.control for part in self.parts):
+            raise ValueError("all parts are controls, so that nothing is claimed; accepted: at least one that is none")
+        return self
+
+    @property
+    def claimed(self) -> int:
+        """How many parts say what the claim says; the others are controls."""
+        return sum(not part.control for part in self.parts)
+
+    @property
+    def replicates(self) -> int:
+        """How many replicates it needs at least before its test can decide."""
+        return least_replicates(self.claimed)
 
     def selections(self) -> list[Where]:
         """Every selection of settings that its parts read."""
@@ -88,7 +131,7 @@ def _claim(entry: JsonDict, where: str) -> Claim:
 
 def _nested(part: JsonDict) -> JsonDict:
     """A part as its records want it: in TOML a measure and a rule stand beside their arguments in one flat table."""
-    arguments = {name: value for name, value in part.items() if name not in ("what", "measure", "rule", "margin")}
+    arguments = {name: value for name, value in part.items() if name not in (*OF_PART, "measure", "rule", "margin")}
     rule = {"kind": part.get("rule"), **({"margin": part["margin"]} if "margin" in part else {})}
-    what = {"what": part["what"]} if "what" in part else {}
-    return {**what, "measure": {"kind": part.get("measure"), **arguments}, "rule": rule}
+    own = {name: part[name] for name in OF_PART if name in part}
+    return {**own, "measure": {"kind": part.get("measure"), **arguments}, "rule": rule}

@@ -19,13 +19,15 @@ from unbraid.studies.claims import Claim, Part, load_claims
 from unbraid.studies.plans import Study, plan_study
 from unbraid.studies.results import Results
 from unbraid.studies.shipped import current_name
-from unbraid.studies.verdicts import combine_verdicts
+from unbraid.studies.verdicts import HOLDS, Evidence, Measurement, Verdict, judge
 
 CLAIMS = load_claims()
 
 NOT_RUN = "not run"
-FORMAT = 1
+FORMAT = 2
 """Of the ledger's file; raised when its keys or their meaning change."""
+READABLE = (1, FORMAT)
+"""Formats that can be shown. A file of format 1 holds verdicts by other rules, so none is taken from it."""
 _ACCEPTED = (
     f"accepted: a ledger of format {FORMAT} as `unbraid claims --ledger` wrote it; restore it, or name another file"
 )
@@ -61,26 +63,53 @@ def _entry(claim: Claim, study: Study, read: dict[Path, Results]) -> JsonDict:
         "id": claim.id,
         "source": claim.source,
         "statement": claim.statement,
+        "quote": claim.quote,
+        "exploratory": claim.exploratory,
         "published": claim.published,
         "study": claim.study,
         "title": study.config.get("title", ""),
         "run": str(study.run.path),
         "figures": list(claim.figures),
-        "rules": [f"{part.what}: {part.rule.words}" for part in claim.parts],
+        "combine": claim.combine,
+        "rules": [f"{part.what}: {part.rule.words(part.smallest_effect)}" for part in claim.parts],
+        "smallest": [part.smallest_effect for part in claim.parts],
+        "controls": [part.control for part in claim.parts],
+        "replicates": {"needed": claim.replicates, "planned": study.replicates},
     }
     if not study.finished:
-        return {**described, "made": {}, "verdict": NOT_RUN, "why": study.lacks, "parts": []}
+        nothing = {"verdict": NOT_RUN, "p": None, "q": None}
+        return {**described, "made": {}, **nothing, "why": study.lacks, "parts": []}
     if study.run.path not in read:
         study.run.check_complete(derived=True)
         read[study.run.path] = Results.read(study.run)
     try:
-        parts = [_measured(part, read[study.run.path]) for part in claim.parts]
+        measured = [part.measure.measure(read[study.run.path]) for part in claim.parts]
     except UserError as problem:
         raise UserError(
             f"claim {claim.id} cannot be judged by {study.run.path}: {problem}; if the code is newer, delete that run"
         ) from None
-    verdict = combine_verdicts([part["verdict"] for part in parts])
-    return {**described, "made": _made(study.run), "verdict": verdict, "why": "", "parts": parts}
+    verdict, parts = judge_claim(claim, measured)
+    why = "; ".join(f"Control: {part['what']}: {part['verdict']}" for part in parts if _fails_as_control(part))
+    decided = {"verdict": verdict.verdict, "p": verdict.p, "q": None}
+    return {**described, "made": _made(study.run), **decided, "why": why, "parts": parts}
+
+
+def judge_claim(claim: Claim, measured: Sequence[Measurement]) -> tuple[Verdict, list[JsonDict]]:
+    """The verdict on a claim, and its parts with theirs, in the claim's order."""
+    evidence = [
+        part.rule.evidence(measurement, part.smallest_effect, claim.claimed)
+        for part, measurement in zip(claim.parts, measured, strict=True)
+    ]
+    both = list(zip(claim.parts, evidence, strict=True))
+    controls = [found for part, found in both if part.control]
+    verdict = judge([found for part, found in both if not part.control], claim.combine, controls)
+    words, checked = iter(verdict.parts), iter(verdict.controls)
+    said = [next(checked if part.control else words) for part in claim.parts]
+    return verdict, [_part(*part) for part in zip(claim.parts, measured, evidence, said, strict=True)]
+
+
+def _fails_as_control(part: JsonDict) -> bool:
+    return part["control"] and part["verdict"] != HOLDS
 
 
 def _made(run: Run) -> JsonDict:
@@ -89,10 +118,10 @@ def _made(run: Run) -> JsonDict:
     return {"began": run.facts()["began"][:10], "commit": commit, "minutes": run.status()["seconds"] / 60}
 
 
-def _measured(part: Part, results: Results) -> JsonDict:
-    measurement = part.measure.measure(results)
+def _part(part: Part, measurement: Measurement, evidence: Evidence, verdict: str) -> JsonDict:
     return {
         "what": part.what,
+        "control": part.control,
         "metric": part.measure.metric,
         "statistic": part.measure.to_dict()["kind"],
         "value": measurement.estimate.value,
@@ -100,9 +129,24 @@ def _measured(part: Part, results: Results) -> JsonDict:
         "chance": measurement.chance,
         "pairs": measurement.pairs,
         "note": measurement.note,
-        "rule": part.rule.words,
-        "verdict": part.rule.verdict(measurement),
+        "rule": part.rule.words(part.smallest_effect),
+        "smallest": part.smallest_effect,
+        "p": evidence.p,
+        "verdict": verdict,
     }
+
+
+def with_q(entries: Sequence[JsonDict]) -> list[JsonDict]:
+    """The entries with q, the share of false ones to expect among claims decided at its p: Benjamini and Hochberg's.
+
+    Over all claims that were run, whatever their verdict.
+    """
+    from scipy.stats import false_discovery_control  # takes half a second, and only a ledger asks
+
+    run = [index for index, entry in enumerate(entries) if entry["p"] is not None]
+    q = false_discovery_control([entries[index]["p"] for index in run]).tolist() if run else []
+    found = dict(zip(run, q, strict=True))
+    return [{**entry, "q": found.get(index)} for index, entry in enumerate(entries)]
 
 
 def write_ledger_file(path: Path, entries: Sequence[JsonDict], scale: str, note: str = "") -> None:
@@ -117,7 +161,7 @@ def read_ledger_file(path: Path) -> JsonDict:
     content = read_json(path)
     if not isinstance(content, dict) or "sha256" not in content:
         raise UserError(f"{path} is damaged or no ledger; {_ACCEPTED}")
-    if content.get("format") != FORMAT:
+    if content.get("format") not in READABLE:
         raise UserError(f"{path} is a ledger of the unknown format {content.get('format')!r:.40}; {_ACCEPTED}")
     if not _is_whole(path, {name: value for name, value in content.items() if name != "sha256"}):
         raise UserError(f"{path} is damaged: its content does not have the checksum that stands in it; {_ACCEPTED}")
@@ -155,6 +199,8 @@ def earlier_verdicts(path: Path | None, scale: str) -> dict[str, JsonDict]:
             f"{path} is a record of other configurations, so nothing is taken from it or written to it; accepted: "
             f"another file. It says: {content['note']}"
         )
+    if content["format"] != FORMAT:
+        raise UserError(f"{path} is a ledger of format {content['format']}, of verdicts by other rules; {_ACCEPTED}")
     return {entry["id"]: entry for entry in content["claims"] if entry["verdict"] != NOT_RUN}
 
 
@@ -166,7 +212,7 @@ def reuse_verdicts(entries: Sequence[JsonDict], earlier: Mapping[str, JsonDict])
 def _is_same(entry: JsonDict, earlier: JsonDict | None) -> bool:
     if entry["verdict"] != NOT_RUN or earlier is None:
         return False
-    if (entry["study"], entry["rules"]) != (earlier["study"], earlier["rules"]):
+    if any(entry[key] != earlier[key] for key in ("study", "rules", "combine")):
         return False
     run, earlier_run = Path(entry["run"]).name, Path(earlier["run"]).name
     unresolved = bool(entry["why"]) and earlier_run.rpartition("-")[0] == run  # without its model a run has no hash yet

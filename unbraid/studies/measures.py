@@ -3,11 +3,14 @@
 level        v                                   against chance, or 0 where there is none
 difference   v(of) - v(minus)                    paired by replicate
 relative     v(of) / v(minus) - 1                paired by replicate
-contrast     (v(of) - v(minus)) - (v(than) - v(than_minus))   paired by replicate: is one effect above another?
+contrast     (v(of) - v(minus)) - (v(than) - v(than_minus))   paired by replicate: the interaction of two changes
 matched      v(of) - v(minus) where both have the same `by`, interpolated between their settings
 equal_l0     v(of) - v(minus) over all L0 that both families pass through, as unbraid.metrics.intervals compares
 nearer       |v(of) - target| - |v(minus) - target|, mean over their settings
 panels       mean over cells of (v - same label)² - (v - other label)², in logarithms where `ratio`
+
+In the first, second and fourth v may be a metric less another of the same members (`over`): sharpness over that before
+training is what training gave, of ℓ0 heads over that of ℓ2 heads it is their gap.
 
 With a cell for each of two labels, a and b under their own, and our values u and v, the last is (v - u)·(a - b): an
 error that both our values share, as that of a shorter training, drops out.
@@ -22,9 +25,14 @@ from pydantic import Field
 
 from unbraid.config import Config
 from unbraid.errors import UserError
+from unbraid.metrics.catalog import get
+from unbraid.metrics.intervals import Difference as PairedDifference
 from unbraid.metrics.intervals import Estimate, Path, Paths, compare, estimate, paired_difference
 from unbraid.studies.results import ByReplicate, Results, Where, means
 from unbraid.studies.verdicts import Measurement
+
+SMALLEST_RATIO = 0.05
+"""The smallest effect of interest of a ratio: five in a hundred more or less."""
 
 
 class Measure(Config):
@@ -40,9 +48,32 @@ class Measure(Config):
     def selections(self) -> list[Where]:
         """Every selection of settings it reads: a study is narrowed to these."""
 
+    def smallest(self) -> float | None:
+        """The smallest effect of interest in the measure's unit, unless a part states its own: that of the metric."""
+        return get(self.metric).least_difference
 
-class Level(Measure):
-    """The value itself, held against chance."""
+
+class LessOver(Measure):
+    """A measure of one metric, or of that metric less another of the same members."""
+
+    over: str | None = None
+    """A metric that is subtracted, replicate by replicate, as `untrained_sharpness`; None: none is."""
+
+    def values(self, results: Results, where: Where) -> ByReplicate:
+        """The metric by replicate, less `over` where that is named."""
+        values = results.values(self.metric, where)
+        if self.over is None:
+            return values
+        over = results.values(self.over, where)
+        return {key: values[key] - over[key] for key in values if key in over}
+
+    def chance(self, results: Results, where: Where) -> float | None:
+        """None where a metric is subtracted: chance is of the metric itself."""
+        return None if self.over else results.chance(self.metric, where)
+
+
+class Level(LessOver):
+    """The value itself, held against chance; less another metric, held against 0."""
 
     kind: Literal["level"] = "level"
     """The measure's name in a claim."""
@@ -50,14 +81,14 @@ class Level(Measure):
     """Settings that are measured, as {setting = value}."""
 
     def measure(self, results: Results) -> Measurement:
-        chance = results.chance(self.metric, self.of)
-        return _measurement(results.values(self.metric, self.of), chance, zero=chance or 0.0)
+        chance = self.chance(results, self.of)
+        return _measurement(self.values(results, self.of), chance, zero=chance or 0.0)
 
     def selections(self) -> list[Where]:
         return [self.of]
 
 
-class Difference(Measure):
+class Difference(LessOver):
     """One selection of settings minus another; its chance is the difference of their chances."""
 
     kind: Literal["difference"] = "difference"
@@ -68,10 +99,9 @@ class Difference(Measure):
     """Settings that they are compared with."""
 
     def measure(self, results: Results) -> Measurement:
-        ours, theirs = (results.values(self.metric, where) for where in (self.of, self.minus))
-        chances = [results.chance(self.metric, where) for where in (self.of, self.minus)]
-        difference = paired_difference(ours, theirs)
-        return Measurement(difference.estimate, difference.pairs, _minus(*chances))
+        ours, theirs = (self.values(results, where) for where in (self.of, self.minus))
+        chances = [self.chance(results, where) for where in (self.of, self.minus)]
+        return _paired(ours, theirs, _minus(*chances))
 
     def selections(self) -> list[Where]:
         return [self.of, self.minus]
@@ -94,9 +124,12 @@ class Relative(Measure):
     def selections(self) -> list[Where]:
         return [self.of, self.minus]
 
+    def smallest(self) -> float:
+        return SMALLEST_RATIO
 
-class Contrast(Measure):
-    """How far one difference is above another: what a change does here, less what it does there."""
+
+class Contrast(LessOver):
+    """How far one difference is above another: what a change does here, less what it does there (their interaction)."""
 
     kind: Literal["contrast"] = "contrast"
     """The measure's name in a claim."""
@@ -110,7 +143,7 @@ class Contrast(Measure):
     """Settings without the change, there."""
 
     def measure(self, results: Results) -> Measurement:
-        here, without, there, there_without = (results.values(self.metric, where) for where in self.selections())
+        here, without, there, there_without = (self.values(results, where) for where in self.selections())
         shared = here.keys() & without.keys() & there.keys() & there_without.keys()
         contrasts = {key: here[key] - without[key] - (there[key] - there_without[key]) for key in sorted(shared)}
         return _measurement(contrasts, None)
@@ -139,8 +172,7 @@ class Matched(Measure):
             raise UserError(f"the study has no ceiling of '{self.by}' to match at")
         level = self.times * ceiling
         ours, theirs = (self._interpolated(results, where, level) for where in (self.of, self.minus))
-        difference = paired_difference(ours, theirs)
-        return Measurement(difference.estimate, difference.pairs, None)
+        return _paired(ours, theirs)
 
     def selections(self) -> list[Where]:
         return [self.of, self.minus]
@@ -173,7 +205,7 @@ class EqualL0(Measure):
             return Measurement(Estimate(math.nan, None), 0, None, note=compared.reason)
         low, high = f"{compared.low:.4g}", f"{compared.high:.4g}"
         span = low if compared.low == compared.high else f"{low} to {high}"
-        return Measurement(compared.difference.estimate, compared.difference.pairs, None, note=f"at L0 {span}")
+        return _of_difference(compared.difference, None, note=f"at L0 {span}")
 
     def selections(self) -> list[Where]:
         return [self.of, self.minus]
@@ -193,8 +225,7 @@ class Nearer(Measure):
 
     def measure(self, results: Results) -> Measurement:
         ours, theirs = (self._distances(results, where) for where in (self.of, self.minus))
-        difference = paired_difference(ours, theirs)
-        return Measurement(difference.estimate, difference.pairs, None)
+        return _paired(ours, theirs)
 
     def selections(self) -> list[Where]:
         return [self.of, self.minus]
@@ -236,6 +267,9 @@ class Panels(Measure):
     def selections(self) -> list[Where]:
         return [cell.of for cell in self.cells]
 
+    def smallest(self) -> None:
+        """Its unit is a square, in which no metric has a smallest effect: a part states its own."""
+
     def _nearer(self, ours: float, cell: Cell) -> float:
         if self.ratio:
             return math.log(ours / cell.same) ** 2 - math.log(ours / cell.other) ** 2
@@ -255,7 +289,15 @@ MEASURES: dict[str, type[Measure]] = {
 
 
 def _measurement(values: ByReplicate, chance: float | None, zero: float = 0.0) -> Measurement:
-    return Measurement(estimate(list(values.values())), len(values), chance, zero)
+    return Measurement(estimate(list(values.values())), len(values), chance, zero, values=tuple(values.values()))
+
+
+def _paired(ours: ByReplicate, theirs: ByReplicate, chance: float | None = None) -> Measurement:
+    return _of_difference(paired_difference(ours, theirs), chance)
+
+
+def _of_difference(difference: PairedDifference, chance: float | None, note: str = "") -> Measurement:
+    return Measurement(difference.estimate, difference.pairs, chance, note=note, values=difference.values)
 
 
 def _minus(a: float | None, b: float | None) -> float | None:

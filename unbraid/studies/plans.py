@@ -6,6 +6,7 @@ selects. `unbraid run STUDY` trains them all.
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,6 +42,14 @@ class Study:
     def finished(self) -> bool:
         """Trained, scored and reported."""
         return self.run.is_finished
+
+    @property
+    def replicates(self) -> int | None:
+        """How many replicates every setting has; None where that is not known without what it lacks."""
+        if self.plan is None:
+            return None
+        settings = Counter(json.dumps(member.setting) for member in self.plan.members)
+        return min(settings.values())
 
     def open_run(self) -> Run:
         """The run as it was left, or a new one."""

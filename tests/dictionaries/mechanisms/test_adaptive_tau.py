@@ -21,12 +21,28 @@ def taus(mechanism, steps, signals=None, codes=CODES):
     return seen
 
 
-def test_corrected_lowers_the_hinge_while_the_top_is_above_the_target():
-    found = taus(AdaptiveTau(share=0.4), 2)
-    factor = 0.9 + 0.1 * 0.1 / 0.8
-    assert found[0] == pytest.approx([0.1 * factor])
-    assert found[1] == pytest.approx([0.1 * factor**2])
-    assert taus(AdaptiveTau(share=0.4, target=0.9), 1)[0] == pytest.approx([0.1 * (0.9 + 0.1 * 0.9 / 0.8)])
+def test_corrected_raises_the_strength_above_the_target_and_lowers_it_below():
+    """By .9 + .1 · mean / target a step: momentum .9 towards τ · mean / target."""
+    for target in (0.2, 1.0):
+        factor = 0.9 + 0.1 * 0.8 / target
+        found = taus(AdaptiveTau(share=0.4, target=target), 3)
+        assert found == [pytest.approx([0.1 * factor**step]) for step in (1, 2, 3)]
+        assert (found[-1][0] > 0.1) == (target < 0.8)
+    assert taus(AdaptiveTau(share=0.4, target=0.8), 3) == [pytest.approx([0.1])] * 3
+
+
+def test_momentum_0_follows_the_last_batch_alone_and_1_never_moves():
+    assert taus(AdaptiveTau(share=0.4, target=0.4, momentum=0.0), 1)[0] == pytest.approx([0.2])
+    assert taus(AdaptiveTau(share=0.4, target=0.4, momentum=1.0), 3)[-1] == pytest.approx([0.1])
+
+
+def test_the_log_has_tau_and_the_mean_of_the_pairs_it_saw():
+    mechanism, stack = AdaptiveTau(share=0.4, target=0.2), a_stack(3)
+    memory = mechanism.observe(a_pass(CODES), mechanism.start(stack), stack, Signals())
+    assert {name: value.tolist() for name, value in mechanism.logged(memory).items()} == {
+        "tau": pytest.approx([0.13]),
+        "mean": pytest.approx([0.8]),
+    }
 
 
 def test_published_raises_the_weight_and_pins_it_at_its_bound():
@@ -38,8 +54,8 @@ def test_published_raises_the_weight_and_pins_it_at_its_bound():
 
 
 def test_it_stays_within_its_bounds():
-    assert taus(AdaptiveTau(share=0.4, momentum=0.0), 3)[-1] == pytest.approx([0.01])
-    assert taus(AdaptiveTau(share=0.4), 1, codes=[[1, 0, 0], [0, 1, 0]])[-1] == pytest.approx([0.5])
+    assert taus(AdaptiveTau(share=0.4), 9)[-1] == pytest.approx([0.5])
+    assert taus(AdaptiveTau(share=0.4), 30, codes=[[1, 0, 0], [0, 1, 0]])[-1] == pytest.approx([0.01])
 
 
 def test_it_looks_at_as_many_pairs_as_are_selected():
@@ -48,14 +64,14 @@ def test_it_looks_at_as_many_pairs_as_are_selected():
         (AdaptiveTau(share=1.0), None),
         (AdaptiveTau(share=0.4), Signals(pairs=torch.tensor([3]))),
     ):
-        assert taus(mechanism, 1, signals)[0] == pytest.approx([0.1 * (0.9 + 0.1 * 0.1 / (0.8 / 3))])
+        assert taus(mechanism, 1, signals)[0] == pytest.approx([0.1 * (0.9 + 0.1 * (0.8 / 3) / 0.1)])
 
 
 def test_each_member_follows_its_own_target():
     found = taus(
         stack_configs([AdaptiveTau(share=0.4, target=target) for target in (0.1, 0.9)]), 1, codes=[CODES, CODES]
     )
-    assert found[0] == pytest.approx([0.1 * (0.9 + 0.1 / 8), 0.1 * (0.9 + 0.1 * 9 / 8)])
+    assert found[0] == pytest.approx([0.1 * (0.9 + 0.1 * 8), 0.1 * (0.9 + 0.1 * 8 / 9)])
 
 
 def test_it_must_begin_within_its_bounds():

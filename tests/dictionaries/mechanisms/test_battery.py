@@ -66,15 +66,16 @@ EXAMPLES = {
         ),
     ],
     "pair_orthogonality": [
-        Example({"weight": 2.0, "share": 0.3}, off={"weight": 0.0}),
+        Example({"weight": 20.0, "share": 0.3}, off={"tau": 0.0}),
+        Example({"weight": 2.0, "tau": 1.0, "threshold": 0.1, "share": 0.3}, off={"weight": 0.0}),
         Example({"share": 0.3, "form": "published"}, off={"weight": 0.0, "form": "published"}),
         Example({"share": 0.3, "tau": 1.0, "form": "decoder_cosine"}, off={"weight": 0.0, "form": "decoder_cosine"}),
     ],
     "adaptive_tau": [
         Example(
-            {"share": 1.0, "target": 0.9},
+            {"share": 1.0, "target": 0.05},
             off={"momentum": 1.0},
-            beside={"pair_orthogonality": {"weight": 2.0, "share": 1.0}},
+            beside={"pair_orthogonality": {"weight": 20.0, "share": 1.0}},
         ),
         Example(
             {"share": 0.3, "form": "published"},
@@ -83,7 +84,7 @@ EXAMPLES = {
         ),
     ],
     "dynamic_pairs": [
-        Example({"least": 2}, off={"least": 28}, beside={"pair_orthogonality": {"share": 1.0}}),
+        Example({"least": 2}, off={"least": 28}, beside={"pair_orthogonality": {"weight": 20.0, "share": 1.0}}),
         Example(
             {"least": 2, "form": "published"},
             off={"least": 28, "form": "published"},

@@ -17,11 +17,17 @@ def cost(mechanism, signals=None, codes=CODES, stack=None):
     return mechanism.penalty(a_pass(codes), stack or a_stack(3), signals or Signals()).tolist()
 
 
-def test_corrected_is_the_mean_of_cosines_above_tau():
-    assert cost(PairOrthogonality(weight=3.0, share=0.4)) == pytest.approx([3 * (AB - 0.1)])
-    assert cost(PairOrthogonality(share=0.7)) == pytest.approx([(AB - 0.1 + AC - 0.1) / 2])
-    assert cost(PairOrthogonality(share=1.0)) == pytest.approx([(AB - 0.1 + AC - 0.1) / 3])
-    assert cost(PairOrthogonality(share=1.0, tau=0.5)) == pytest.approx([(AB - 0.5) / 3])
+def test_corrected_is_tau_times_the_mean_of_cosines():
+    assert cost(PairOrthogonality(weight=3.0, share=0.4)) == pytest.approx([3 * 0.1 * AB])
+    assert cost(PairOrthogonality(share=0.7, tau=2.0)) == pytest.approx([2 * (AB + AC) / 2])
+    assert cost(PairOrthogonality(share=1.0)) == pytest.approx([0.1 * (AB + AC) / 3])
+
+
+def test_a_threshold_leaves_out_what_is_below_it():
+    assert cost(PairOrthogonality(share=1.0, tau=1.0, threshold=0.1)) == pytest.approx([(AB - 0.1 + AC - 0.1) / 3])
+    assert cost(PairOrthogonality(share=1.0, tau=2.0, threshold=0.5)) == pytest.approx([2 * (AB - 0.5) / 3])
+    form = PairOrthogonality(share=0.7, tau=1.0, threshold=2.5, form="published")
+    assert cost(form) == pytest.approx([3 - 2.5])
 
 
 def test_published_is_tau_times_the_mean_of_the_largest_sums_each_there_twice():
@@ -48,10 +54,10 @@ def test_each_member_has_its_own_settings_and_signals():
     )
     forward, stack = a_pass([CODES, CODES]), a_stack(3, members=2)
     found = mechanism.penalty(forward, stack, Signals()).tolist()
-    assert found == pytest.approx([(AB + AC - 0.2) / 3, 2 * (AB - 0.1)])
-    signals = Signals(tau=torch.tensor([0.5, 0.0]), pairs=torch.tensor([0, 2]))
+    assert found == pytest.approx([0.1 * (AB + AC) / 3, 2 * 0.1 * AB])
+    signals = Signals(tau=torch.tensor([0.5, 0.25]), pairs=torch.tensor([0, 2]))
     found = mechanism.penalty(forward, stack, signals).tolist()
-    assert found == pytest.approx([(AB - 0.5) / 3, 2 * (AB + AC) / 2])
+    assert found == pytest.approx([0.5 * (AB + AC) / 3, 2 * 0.25 * (AB + AC) / 2])
 
 
 def test_nothing_that_fires_together_costs_nothing():
@@ -63,7 +69,7 @@ def test_nothing_that_fires_together_costs_nothing():
 def test_its_gradient_pushes_a_pair_apart():
     values = torch.tensor([CODES], dtype=torch.float64)
     forward = a_pass(values.requires_grad_())
-    cost = PairOrthogonality(share=0.4).penalty(forward, a_stack(3), Signals())
+    cost = PairOrthogonality(share=0.4, tau=1.0).penalty(forward, a_stack(3), Signals())
     (gradient,) = torch.autograd.grad(cost.sum(), values)
     # ∂cos/∂a = b / (|a||b|) - cos · a / |a|²
     assert gradient[0, :, 0].tolist() == pytest.approx([1 / 5**0.5 - AB * 2 / 5, -AB / 5])
@@ -71,7 +77,9 @@ def test_its_gradient_pushes_a_pair_apart():
     assert not gradient[..., 2].any()
 
 
-@pytest.mark.parametrize("settings", [{"share": 0.0}, {"share": 1.5}, {"weight": -1.0}, {"form": "raw"}])
+@pytest.mark.parametrize(
+    "settings", [{"share": 0.0}, {"share": 1.5}, {"weight": -1.0}, {"threshold": -0.1}, {"form": "raw"}]
+)
 def test_what_makes_no_sense_is_refused(settings):
     with pytest.raises(UserError, match=next(iter(settings))):
         check(PairOrthogonality, settings, "here")

@@ -18,7 +18,12 @@ from unbraid.models.training import ModelState, ModelTraining, train_model
 
 EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "orthogonality": [{"layers": [0, 1]}, {"form": "published"}],
-    "independence": [{"layers": "all"}, {"form": "published", "temperature": 0.5}, {"form": "club"}],
+    "independence": [
+        {"layers": "all"},
+        {"form": "published", "temperature": 0.5},
+        {"form": "info_nce_bound"},
+        {"form": "club"},
+    ],
     "attention_entropy": [{}, {"form": "published", "layers": [0]}],
     "head_usage": [{}, {"form": "published"}],
 }

@@ -1,10 +1,21 @@
+from itertools import permutations
+
 import numpy as np
 import pytest
 import torch
 from sklearn.linear_model import Ridge
 
+from unbraid.metrics.heads import held_out_r2, largest_between
 from unbraid.models.constraints import Independence
-from unbraid.models.constraints.independence import RIDGE, Conditional, club, info_nce
+from unbraid.models.constraints.independence import (
+    RIDGE,
+    WEIGHTS,
+    WHITENING,
+    Conditional,
+    club,
+    info_nce,
+    predictability,
+)
 
 STORIES, HEADS = 5, 3
 
@@ -37,21 +48,106 @@ def contrast(z):
     return expected
 
 
-def test_published_is_info_nce_and_corrected_the_bound_that_it_gives(read):
+def test_published_is_info_nce_and_the_bound_is_what_it_gives(read):
     expected = contrast(pooled(read, mask()))
     given = {"output": torch.from_numpy(read), "mask": torch.from_numpy(mask())}
     np.testing.assert_allclose(Independence(form="published").cost(**given), expected, atol=1e-12)
-    np.testing.assert_allclose(Independence().cost(**given), np.log(STORIES) - expected, atol=1e-12)
+    np.testing.assert_allclose(
+        Independence(form="info_nce_bound").cost(**given), np.log(STORIES) - expected, atol=1e-12
+    )
 
 
-def test_the_published_sign_draws_heads_together_and_the_corrected_one_apart():
-    """Two heads that read the same have the lowest published cost and the highest corrected one."""
-    apart = np.eye(8)[:, None, None, :]
-    same = torch.from_numpy(np.concatenate([apart, apart], 1)[None])
-    mixed = torch.from_numpy(np.concatenate([apart, np.roll(apart, 1, 0)], 1)[None])
-    every = torch.ones(8, 1, dtype=torch.bool)
-    assert Independence(form="published").cost(same, every) < Independence(form="published").cost(mixed, every)
-    assert Independence().cost(same, every) > Independence().cost(mixed, every)
+def debiased(left: np.ndarray, right: np.ndarray) -> float:
+    """The unbiased HSIC of two kernels: a mean over all quadruples of different stories."""
+    terms = [
+        left[i, j] * (right[i, j] + right[q, r] - 2 * right[i, q]) for i, j, q, r in permutations(range(len(left)), 4)
+    ]
+    return sum(terms) / len(terms)
+
+
+def test_corrected_is_the_ratio_of_debiased_hsic_of_what_ridge_regression_predicts(rng):
+    """S y is what scikit-learn's ridge regression predicts, of any target y."""
+    z = rng.standard_normal((1, 7, 3, 2))
+    z[:, :, 1] += z[:, :, 0]
+    smoothers, kernels = [], []
+    for head in range(3):
+        rows = z[0, :, head] - z[0, :, head].mean(0)
+        level = (rows**2).sum() / 7
+        peer = Ridge(alpha=WHITENING * level, fit_intercept=False).fit(rows, np.eye(7))
+        smoothers.append(peer.predict(rows))
+        kernels.append(rows @ rows.T)
+    found = predictability(torch.from_numpy(z))[0]
+    for i, j in np.ndindex(3, 3):
+        expected = debiased(smoothers[i], kernels[j]) / debiased(smoothers[j], kernels[j])
+        assert found[i, j].item() == pytest.approx(expected, abs=1e-9)
+    given = torch.from_numpy(z)[:, :, :, None]
+    apart = [max(found[i, j].item(), 0) for i, j in np.ndindex(3, 3) if i != j]
+    cost = Independence().cost(torch.ones(7, 1, dtype=torch.bool), written=given)
+    assert cost.item() == pytest.approx(np.mean(apart))
+
+
+def test_its_expectation_is_nothing_where_heads_are_independent_and_one_where_they_say_the_same(rng):
+    """However few the stories: the plain share of ridge regression would be about 16 / 32."""
+    found = [predictability(torch.from_numpy(rng.standard_normal((1, 32, 2, 16))))[0, 0, 1].item() for _ in range(300)]
+    error = np.std(found) / np.sqrt(len(found))
+    assert abs(np.mean(found)) < 4 * error
+    assert error < 0.01
+    first = rng.standard_normal((200, 4))
+    other = -first @ rng.standard_normal((4, 4)) + 3
+    same = predictability(torch.from_numpy(np.stack([first, other], 1))[None])
+    assert same.min() > 0.9
+
+
+def test_it_sees_what_a_head_tells_in_a_small_direction(rng):
+    loud, told = rng.standard_normal((2, 400, 1))
+    z = torch.from_numpy(np.stack([np.hstack([loud, 0.1 * told]), np.hstack([told, 0 * told])], 1))[None]
+    assert predictability(z)[0, 0, 1] > 0.4  # linear CKA has .01
+
+
+def descended(z, form):
+    """Outputs that are free to go where the cost sends them."""
+    constraint = Independence(form=form)
+    z = z.clone().requires_grad_()
+    adam = torch.optim.Adam([z], 0.02)
+    every = torch.ones(z.shape[1], 1, dtype=torch.bool)
+    for _ in range(300):
+        adam.zero_grad()
+        constraint.cost(every, **{constraint.needs[0]: z[:, :, :, None]}).sum().backward()
+        adam.step()
+    return z.detach()
+
+
+def dependence(z):
+    """The largest held-out R², linear and nonlinear, and the mean cosine."""
+    r2 = max(float(largest_between(held_out_r2(z, kernel))) for kernel in ("linear", "rbf"))
+    return r2, float(torch.nn.functional.cosine_similarity(z[0, :, 0], z[0, :, 1], dim=-1).mean())
+
+
+@pytest.mark.parametrize("form", ["corrected", "club"])
+def test_independent_heads_stay_so_and_equal_ones_become_so_without_mirroring(rng, form):
+    independent = torch.from_numpy(rng.standard_normal((1, 128, 2, 4)))
+    r2, cosine = dependence(descended(independent, form))
+    assert r2 < 0.05
+    assert abs(cosine) < 0.2
+    equal = independent[:, :, :1] + 0.1 * torch.from_numpy(rng.standard_normal((1, 128, 2, 4)))
+    assert dependence(equal)[0] > 0.9
+    r2, cosine = dependence(descended(equal, form))
+    assert r2 < 0.15
+    assert abs(cosine) < 0.5
+
+
+@pytest.mark.parametrize(("form", "ends"), [("published", 1), ("info_nce_bound", -1)])
+def test_either_sign_of_info_nce_makes_independent_heads_dependent(rng, form, ends):
+    """What the docstrings say of them."""
+    r2, cosine = dependence(descended(torch.from_numpy(rng.standard_normal((1, 128, 2, 4))), form))
+    assert r2 > 0.7
+    assert cosine == pytest.approx(ends, abs=0.02)
+
+
+def test_the_default_weight_is_that_of_the_form():
+    assert {form: Independence(form=form).weight for form in WEIGHTS} == WEIGHTS
+    assert Independence().weight == WEIGHTS["corrected"]
+    assert Independence(form="club", weight=2.0).weight == 2
 
 
 def test_info_nce_stays_below_the_information_there_is(rng):

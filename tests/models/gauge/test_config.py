@@ -35,6 +35,10 @@ def test_scalar_heads_fill_what_is_left():
         ({"irreps": "1x12e"}, "irreps '1x12e' have a degree of 12; accepted: 0 to 11"),
         ({"irreps": "1x1e", "kappa": 0.0}, "kappa is 0.0"),
         ({"covariance": "diagonal", "free_energy": {}}, "covariance is 'diagonal', which is of pairs"),
+        (
+            {"transport": "identity", "free_energy": {"frame_step": 0.1}},
+            "transport is 'identity', which has no frames, and free_energy.frame_step is 0.1; accepted: transport",
+        ),
     ],
 )
 def test_what_is_no_irrep_is_refused_in_one_sentence(wrong, words):

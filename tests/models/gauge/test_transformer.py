@@ -112,6 +112,49 @@ def test_gauge_fixed_priors_are_turned_by_the_token_and_frames_by_its_place_too(
     assert kl[2:].max() > 1e-4
 
 
+def without_transport(**settings):
+    """A model and the divergences that it and the derivation in loops have, with Ω = 1 for all pairs."""
+    models = doubled(start(Gauge(irreps=SPEC, transport="identity", frame_deviation=1.0, **settings)))
+    own = {name: weight[0].numpy() for name, weight in models.weights.items()}
+    words, name = SENTENCE[0].numpy(), "blocks.0.attn.hook_kl"
+    if settings.get("priors") == "gauge_fixed":
+        base = np.diag(np.exp(own["embed.base_spread"]))
+        token = independent.frames(own["embed.frame"][words], HEADS)
+        means, covariances = independent.gauge_fixed(token, own["embed.base_mean"], base)
+    else:
+        means, covariances, _ = embedded(models, SENTENCE)
+    if "positions.mean" in own and settings.get("priors") == "gauge_fixed":
+        means = means + own["positions.mean"][: len(words)]
+    length, width = means.shape
+    as_it_stands = np.broadcast_to(np.eye(width), (length, length, width, width))
+    kl = independent.pairs(means, covariances, as_it_stands, HEADS)
+    return models, models.forward(SENTENCE, [name]).recorded[name][0, 0].numpy(), kl
+
+
+@pytest.mark.parametrize("settings", [{}, {"priors": "gauge_fixed"}, {"exponential": "taylor"}])
+def test_without_transport_beliefs_are_compared_as_they_stand(settings):
+    _, found, expected = without_transport(**settings)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+    assert expected[2, 4, 2] > 0.1  # gauge-fixed priors with frames have 0 here, but for positions
+
+
+def test_without_transport_free_beliefs_have_no_use_for_frames():
+    models, _, _ = without_transport()
+    turned = {name: p + 1.0 if "frame" in name else p for name, p in models.parameters().items()}
+    assert torch.equal(models.forward(SENTENCE).resid, models.with_parameters(turned).forward(SENTENCE).resid)
+    carried = doubled(start(Gauge(irreps=SPEC, frame_deviation=1.0)))
+    assert not torch.equal(
+        carried.forward(SENTENCE).resid,
+        carried.with_parameters({name: turned[name] for name in carried.parameters()}).forward(SENTENCE).resid,
+    )
+
+
+def test_without_transport_scalars_do_not_notice():
+    """A scalar does not turn, so that its heads are bit for bit the same: transport is trivial in one dimension."""
+    carried, alone = (start(Gauge(irreps="3x0e", transport=kind)) for kind in ("frames", "identity"))
+    assert torch.equal(carried.forward(TOKENS).resid, alone.forward(TOKENS).resid)
+
+
 def test_nearness_is_of_each_head_whatever_its_degree():
     """The last head likes all distances alike: without beliefs to tell tokens apart only it is uniform."""
     settings = Gauge(irreps=SPEC, priors="gauge_fixed", positions="none", alibi=True, free_energy=FreeEnergy())

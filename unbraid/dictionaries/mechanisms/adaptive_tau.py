@@ -1,9 +1,11 @@
-"""Let τ follow how strongly the top pairs fire together, towards a target.
+"""Let τ, the strength of `pair_orthogonality`, follow how strongly the top pairs fire together, towards a target.
 
-published  τ ← momentum · τ + (1-momentum) · τ · mean_top / target,  within bounds; of |FᵀF|, where τ is a weight
-corrected  τ ← momentum · τ + (1-momentum) · τ · target / mean_top,  within bounds; of cosines, where τ is the hinge
+τ ← clip(momentum · τ + (1-momentum) · τ · mean / target, lowest, highest)
 
-The corrected form turns the ratio round: pairs above the target need a lower hinge, where they needed a higher weight.
+It rises while the mean of the top pairs is above the target and falls while it is below.
+
+corrected  the mean of cosines, each pair once: between 0 and 1, as the target is
+published  the mean of the entries of |FᵀF|, each pair twice: sums far above the target, so τ is soon at its bound
 """
 
 from typing import ClassVar, Literal, Self
@@ -18,10 +20,12 @@ from unbraid.dictionaries.stack import Stack
 
 
 class AdaptiveTau(Mechanism):
-    """Adapt the τ of `PairOrthogonality` to how strongly the top pairs fire together, towards a target.
+    """Adapt the strength τ of `PairOrthogonality` to how strongly the top pairs fire together, towards a target.
 
-        published   τ ← momentum · τ + (1 - momentum) · τ · mean score / target     τ is a weight
-        corrected   τ ← momentum · τ + (1 - momentum) · τ · target / mean score     τ is the hinge of a cosine
+        τ ← clip(momentum · τ + (1 - momentum) · τ · mean / target, lowest, highest)
+
+    The mean is of the cosines of the top pairs (corrected) or of their sums of products (published). The log has τ and
+    this mean under `mechanisms.adaptive_tau`.
 
     Examples
     --------
@@ -55,7 +59,8 @@ class AdaptiveTau(Mechanism):
         return self
 
     def start(self, stack: Stack) -> Memory:
-        return {"tau": torch.as_tensor(self.initial).to(stack.encoder).expand(stack.members).clone()}
+        tau = torch.as_tensor(self.initial).to(stack.encoder).expand(stack.members).clone()
+        return {"tau": tau, "mean": torch.zeros_like(tau)}
 
     def signal(self, memory: Memory, stack: Stack) -> dict[str, Tensor]:
         return {"tau": memory["tau"]}
@@ -66,6 +71,8 @@ class AdaptiveTau(Mechanism):
         published = self.form == "published"
         top = together.top("raw" if published else "cosine", counts, copies=2 if published else 1)
         mean = top.sum(top.score.abs(), stack.members) / torch.tensor(counts).clamp_min(1)
-        ratio = mean / self.target if published else self.target / mean.clamp_min(1e-12)
-        moved = self.momentum * tau + (1 - self.momentum) * tau * ratio
-        return {"tau": moved.clamp(self.lowest, self.highest).to(tau.dtype)}
+        moved = self.momentum * tau + (1 - self.momentum) * tau * (mean / self.target)
+        return {"tau": moved.clamp(self.lowest, self.highest).to(tau.dtype), "mean": mean.to(tau.dtype)}
+
+    def logged(self, memory: Memory) -> dict[str, Tensor]:
+        return memory

@@ -98,6 +98,7 @@ class Mechanism(Config, ABC):
         penalty(forward, stack, signals)           → a cost (m,) added to the loss, or None
         observe(forward, memory, stack, signals)   → its memory after the step
         edit(forward, memory, stack, signals)      → the features to restart, or None
+        logged(memory)                             → numbers (m,) for the log, by name
 
     `forward` holds the inputs `x` (b, d), the `codes` and the `reconstruction` (m, b, d). `memory` is a dict of tensors
     that begin with the axes (m, f) or (m,); `start` makes it.
@@ -151,6 +152,10 @@ class Mechanism(Config, ABC):
     def edit(self, forward: Forward, memory: Memory, stack: Stack, signals: Signals) -> Reset | None:
         """The features to start anew, and where; None for none."""
         return None
+
+    def logged(self, memory: Memory) -> dict[str, Tensor]:
+        """Numbers of its memory that the training log shows, each (m,), by name."""
+        return {}
 
 
 Mechanisms = Mapping[str, Mechanism]

@@ -1,10 +1,13 @@
 """Push apart the pairs of features that fire together most, a small share of all pairs chosen anew in every batch.
 
-corrected       weight · mean over the top pairs of  max(cosine of their activations - tau, 0)
-published       weight · tau · mean over the top entries of  |FᵀF|: sums that grow with batch and size, each pair twice
-decoder_cosine  weight · tau · mean over the top pairs of  |w_i · w_j|, decoder rows: what the source's idea file says
+cost = weight · τ · mean over the top pairs of  max(score - threshold, 0)
 
-The top is chosen by what is penalised; for decoder_cosine, by |FᵀF|. `share` is a share of the f(f-1)/2 pairs.
+corrected       the score is the cosine of the two features' activations
+published       the entry of |FᵀF|: a sum that grows with batch and size; the top is of entries, each pair twice
+decoder_cosine  |w_i · w_j|, decoder rows: what the source's idea file says
+
+τ is a strength in every form. The top is chosen by the score; for decoder_cosine, by |FᵀF|. `share` is a share of the
+f(f-1)/2 pairs.
 """
 
 from collections.abc import Sequence
@@ -37,9 +40,11 @@ class PairOrthogonality(Mechanism):
     share: PerMemberFloat = Field(default=0.001, gt=0, le=1)
     """Share of the f(f-1)/2 pairs that is pushed apart, at least one pair; higher also reaches weaker pairs."""
     tau: PerMemberFloat = Field(default=0.1, ge=0)
-    """corrected: cosine below which a pair costs nothing. Other forms: a second weight."""
+    """Strength of the cost, a second factor on `weight`, which `AdaptiveTau` may set; higher pushes harder."""
+    threshold: PerMemberFloat = Field(default=0.0, ge=0)
+    """Score at and below which a pair costs nothing (a hinge); higher leaves more pairs alone, 0 none."""
     form: Literal["corrected", "published", "decoder_cosine"] = "corrected"
-    """corrected: hinge on cosines of codes. published: sums |FᵀF|. decoder_cosine: cosines of decoder rows."""
+    """corrected: cosines of codes. published: sums |FᵀF|. decoder_cosine: cosines of decoder rows."""
     reads: ClassVar[frozenset[str]] = frozenset({"tau", "pairs"})
 
     @property
@@ -55,13 +60,15 @@ class PairOrthogonality(Mechanism):
         together, kind = forward.together(), self.kind
         counts = together.how_many(self.share, signals.pairs)
         chosen = self.select(together, counts)
-        tau = torch.as_tensor(self.tau if signals.tau is None else signals.tau).expand(stack.members)[chosen.member]
+        tau, threshold = (
+            torch.as_tensor(setting).expand(stack.members)[chosen.member]
+            for setting in (self.tau if signals.tau is None else signals.tau, self.threshold)
+        )
         if self.form == "decoder_cosine":
-            costs = tau * _decoder_cosines(stack, chosen).abs()
+            scores = _decoder_cosines(stack, chosen)
         else:
-            scores = together.differentiable(kind, chosen, forward.codes.values).abs()
-            costs = (scores - tau).relu() if self.form == "corrected" else tau * scores
-        costs = costs.to(forward.codes.values.dtype)
+            scores = together.differentiable(kind, chosen, forward.codes.values)
+        costs = (tau * (scores.abs() - threshold).relu()).to(forward.codes.values.dtype)
         return self.weight * chosen.sum(costs, stack.members) / costs.new_tensor(counts).clamp_min(1)
 
 

@@ -143,6 +143,8 @@ class Gauge(ModelConfig):
     """How covariances are transported: whole, or as published only their diagonal."""
     exponential: Literal["exact", "taylor"] = "exact"
     """How rotations are computed: exactly, or as published by a series to the fourth order."""
+    transport: Literal["frames", "identity"] = "frames"
+    """How a belief reaches another token: turned from frame to frame, or as it stands (Ω = 1 for every pair)."""
     priors: Literal["free", "gauge_fixed"] = "free"
     """Beliefs of tokens: one each, or one for all in each token's frame (then every KL is 0 but for positions)."""
     init: Literal["configured", "published"] = "configured"
@@ -185,6 +187,11 @@ class Gauge(ModelConfig):
             raise ValueError(
                 "covariance is 'diagonal', which is of pairs, and free_energy needs one of tokens; accepted: "
                 "covariance = 'exact', or no free_energy"
+            )
+        if self.transport == "identity" and self.free_energy is not None and self.free_energy.frame_step > 0:
+            raise ValueError(
+                f"transport is 'identity', which has no frames, and free_energy.frame_step is "
+                f"{self.free_energy.frame_step:g}; accepted: transport = 'frames', or frame_step = 0"
             )
         return self
 

@@ -82,17 +82,11 @@ class GaugeModels(Models):
 
     def _embed(self, tokens: Int[Tensor, "b t"], recorder: Recorder) -> TokenState:
         """Beliefs of tokens before the first layer: in their own frames, and then in the common one."""
-        frames = embed_tokens(self.weights["embed.frame"], tokens)
+        frames, placed_frames = self._frames(tokens)
         degrees = {family.degree for family in self.settings.families}
-        place = self.weights.get("positions.frame")
-        if place is not None:
-            place = place[:, None, : tokens.shape[1]]
-            frames = compose(frames, place)
         turned = turns(frames, degrees)
+        placed = turned if placed_frames is None else turns(placed_frames, degrees)
         mean, spread = self._tokens(tokens)
-        placed = turned
-        if self.settings.priors == "gauge_fixed":
-            placed = turns(torch.zeros_like(frames) if place is None else place.expand_as(frames), degrees)
         beliefs = [
             self._believed(family, mean, spread, turned[family.degree], placed[family.degree])
             for family in self.settings.families
@@ -103,6 +97,21 @@ class GaugeModels(Models):
         recorder.keep("embed.hook_variance", spread.exp())
         recorder.keep("embed.hook_frame", frames)
         return state
+
+    def _frames(self, tokens: Int[Tensor, "b t"]) -> tuple[Float[Tensor, "m b t 3"], Float[Tensor, "m b t 3"] | None]:
+        """Frames of tokens, and the frames that bring a prior for all into the common one, where priors are fixed.
+
+        A gauge-fixed prior is R(token) μ₀ in the frame R(token) R(position): in the common frame R(position)ᵀ μ₀.
+        Without transport the common frame is each token's own, and there it stays R(token) μ₀.
+        """
+        token, place = embed_tokens(self.weights["embed.frame"], tokens), self.weights.get("positions.frame")
+        fixed, nowhere = self.settings.priors == "gauge_fixed", torch.zeros_like(token)
+        if self.settings.transport == "identity":
+            return nowhere, -token if fixed else None
+        if place is None:
+            return token, nowhere if fixed else None
+        place = place[:, None, : tokens.shape[1]]
+        return compose(token, place), place.expand_as(token) if fixed else None
 
     def _tokens(self, tokens: Int[Tensor, "b t"]) -> tuple[Float[Tensor, "m b t d"], Float[Tensor, "m b t d"]]:
         """Means and log variances: of the token, or where priors are gauge-fixed one for all."""
@@ -123,10 +132,7 @@ class GaugeModels(Models):
         turn: Float[Tensor, "m b t e e"],
         placed: Float[Tensor, "m b t e e"],
     ) -> Beliefs:
-        """Of the heads of one degree; where a token stands is added in its own frame.
-
-        A gauge-fixed prior is R(token) μ₀, the frame R(token) R(position): in the frame of all it is R(position)ᵀ μ₀.
-        """
+        """Of the heads of one degree; where a token stands is added in its own frame."""
         own, logs = (part[..., family.columns].unflatten(-1, (family.heads, -1)) for part in (mean, spread))
         place = self.weights.get("positions.mean")
         if place is not None:
