@@ -48,6 +48,7 @@ EXAMPLES = {
     ],
     "lateral_inhibition": [
         Example({"radius": 4, "every": 3}, off={"strength": 0.0}),
+        Example({"radius": 4, "every": 3, "in_use": True}, off={"strength": 0.0}),
         Example({"radius": 4, "form": "published"}, off={"strength": 0.0, "form": "published"}, beside=SPARSITY),
     ],
     "adaptive_neighbourhoods": [
