@@ -93,6 +93,10 @@ EXAMPLES = {
         ),
     ],
     "correlation_pruning": [
+        Example(
+            {"threshold": 0.3, "every": 5, "least": 2, "directions": "random_orthogonal"},
+            off={"threshold": 1.0, "every": 5, "least": 2},
+        ),
         Example({"threshold": 0.3, "every": 5, "least": 2}, off={"threshold": 1.0, "every": 5, "least": 2}),
         Example(
             {"threshold": 0.3, "every": 5, "form": "published"},
