@@ -140,7 +140,7 @@ def test_help_lists_every_setting():
     text = inspect.getdoc(ub.Training)
     assert "learning_rate : float, per member, default 0.001" in text
     assert "clip : float or None, default None" in text
-    assert "reconstruction_loss : {'sum_square', 'mean_square'}, default 'sum_square'" in text
+    assert "reconstruction_loss : {'sum_square', 'mean_square', 'norm'}, default 'sum_square'" in text
     assert text.count("Parameters") == 1
     assert "layers : {'last', 'all'} or tuple of int, default 'last'" in inspect.getdoc(ub.Orthogonality)
     assert "default Softmax()" in inspect.getdoc(ub.Transformer)

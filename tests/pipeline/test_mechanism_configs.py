@@ -46,6 +46,13 @@ def cases() -> dict[str, Experiment]:
     return {member.setting["case"]: member.experiment for member in expand(data, "here").members}
 
 
+@pytest.fixture(scope="module")
+def published() -> dict[str, Experiment]:
+    """One member of each of the source's ten runs."""
+    data = merge(read("mechanisms/published"), {"sweep": {"seed": [0]}})
+    return {member.setting["case"]: member.experiment for member in expand(data, "here").members}
+
+
 def on(experiment: Experiment) -> list[str]:
     return [name for name in experiment.enabled() if name in NINE]
 
@@ -54,12 +61,22 @@ def forms(experiment: Experiment) -> set[str]:
     return {str(mechanism.to_dict()["form"]) for name, mechanism in experiment.enabled().items() if name in NINE}
 
 
-def test_each_run_adds_one_mechanism_to_the_one_before(cases: dict[str, Experiment]):
+def test_each_run_adds_one_mechanism_to_the_one_before(cases: dict[str, Experiment], published: dict[str, Experiment]):
     assert on(cases["plain"]) == []
-    for run in range(1, 10):
-        assert on(cases[f"run-{run}"]) == NINE[:run]
-        assert on(expand(read(f"mechanisms/run-{run}"), "here").first) == NINE[:run]
-    assert on(expand(read("mechanisms/run-0"), "here").first) == []
+    assert list(published) == [f"run-{run}" for run in range(10)]
+    for run in range(10):
+        assert on(published[f"run-{run}"]) == NINE[:run]
+        assert run == 0 or on(cases[f"run-{run}"]) == NINE[:run]
+
+
+def test_the_published_runs_have_the_sources_loss_rate_and_rules(published: dict[str, Experiment]):
+    """mean‖x - x̂‖₂ + .04 · L1, rate 3e-4 after 1,000 steps; every rule as published, inhibition in use too."""
+    for run, experiment in enumerate(published.values()):
+        training, mechanisms = experiment.training, experiment.enabled()
+        assert (training.reconstruction_loss, training.learning_rate, training.warmup_steps) == ("norm", 3e-4, 1000)
+        assert mechanisms["sparsity"].to_dict() == {"weight": 0.04, "form": "per_sample"}
+        assert forms(experiment) == ({"published"} if run else set())
+        assert "lateral_inhibition" not in mechanisms or mechanisms["lateral_inhibition"].to_dict()["in_use"]
 
 
 def test_alone_is_with_the_partner_it_needs_and_without_is_without_what_nobody_reads(cases: dict[str, Experiment]):
@@ -79,8 +96,6 @@ def test_a_mechanism_has_the_same_settings_in_every_case_and_only_the_published_
             assert forms(experiment) <= {"published", "decoder_cosine"}, name
         else:
             assert all(each == whole[key] for key, each in experiment.enabled().items()), name
-    for run in range(1, 10):
-        assert forms(expand(read(f"mechanisms/run-{run}"), "here").first) == {"published"}
 
 
 def test_every_period_acts_and_the_last_leaves_time(cases: dict[str, Experiment]):

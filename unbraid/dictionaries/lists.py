@@ -85,7 +85,7 @@ def encode(stack: Stack, x: Float[Tensor, "b d"]) -> Codes:
     """What fires: by lists where they serve, by dense products where they do not."""
     inputs = Inputs(x)
     lists = encode_lists(stack, inputs) if serve(stack) and not too_dense(stack, inputs).any() else None
-    return lists.codes() if lists is not None else stack.encode(x)
+    return stack.inhibited(lists.codes()) if lists is not None else stack.encode(x)
 
 
 def serve(stack: Stack) -> bool:

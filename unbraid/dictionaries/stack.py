@@ -34,6 +34,10 @@ else:
     AnyActivation = tagged(ACTIVATIONS)
 
 
+INHIBITION = ("inhibitors", "inhibition_strength", "inhibition_threshold")
+"""What a stack keeps of lateral inhibition in use: lists of features (m, f, r), -1 if empty, and two numbers (m,)."""
+
+
 class Dictionary(Config):
     """The settings of a dictionary (sparse autoencoder): its size, its activation rule and how its weights begin.
 
@@ -92,6 +96,8 @@ class Stack:
         The activation's own weights, as the thresholds of `JumpRelu`.
     memory : dict of str to Tensor, each of shape (m,)
         What the activation remembers between training steps, as the threshold of `BatchTopK`.
+    inhibition : dict of str to Tensor
+        What lateral inhibition in use needs (`LateralInhibition(in_use=True)`); empty where there is none.
 
     Attributes
     ----------
@@ -132,6 +138,8 @@ class Stack:
     """The activation's own weights, each `m f`."""
     memory: Named = field(default_factory=dict)
     """What the activation remembers between steps, each `m`."""
+    inhibition: Named = field(default_factory=dict)
+    """Lateral inhibition in use: the tensors named in `INHIBITION`, or none."""
 
     @classmethod
     def start(cls, dictionary: Dictionary, dimensions: int, seeds: Sequence[int]) -> "Stack":
@@ -159,8 +167,10 @@ class Stack:
         """The stack that has these `tensors()`."""
         rule = {name: tensors[name] for name in activation.parameters(1, 1)}
         memory = {name: tensors[name] for name in activation.memory([0])}
-        rest = {name: tensor for name, tensor in tensors.items() if name not in {**rule, **memory}}
-        return cls(**{"pre_bias": None, **rest}, activation=activation, rule=rule, memory=memory)
+        inhibition = {name: tensors[name] for name in INHIBITION if name in tensors}
+        rest = {name: tensor for name, tensor in tensors.items() if name not in {**rule, **memory, **inhibition}}
+        kept = {"rule": rule, "memory": memory, "inhibition": inhibition}
+        return cls(**{"pre_bias": None, **rest}, activation=activation, **kept)
 
     def parameters(self) -> Named:
         """What gradients may change, by name."""
@@ -169,7 +179,7 @@ class Stack:
 
     def tensors(self) -> Named:
         """All there is to save, by name."""
-        return {**self.parameters(), **self.memory}
+        return {**self.parameters(), **self.memory, **self.inhibition}
 
     def with_parameters(self, parameters: Named) -> "Stack":
         rule = {name: parameters.get(name, tensor) for name, tensor in self.rule.items()}
@@ -247,11 +257,25 @@ class Stack:
 
     def encode(self, x: Float[Tensor, "b d"]) -> Codes:
         """The codes of inputs (b, d) in every member: `Codes`, of shape (m, b, f) when dense."""
-        return self.activation.codes(self.pre_activations(x), self.tensors())
+        return self.inhibited(self.activation.codes(self.pre_activations(x), self.tensors()))
+
+    def inhibited(self, codes: Codes) -> Codes:
+        """What fires in use, of what would: the same codes, unless the stack keeps inhibitors."""
+        if not self.inhibition:
+            return codes
+        from unbraid.dictionaries.inhibition import inhibit  # compiled loops, which take a while to load
+
+        return replace(codes, values=inhibit(codes, *(self.inhibition[name] for name in INHIBITION)))
 
     def probabilities(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "m b f"]:
         """How likely each feature is to fire: the posterior of a variational dictionary; 0 or 1 in any other."""
-        return self.activation.probabilities(self.pre_activations(x), self.tensors())
+        pre, weights = self.pre_activations(x), self.tensors()
+        likely = self.activation.probabilities(pre, weights)
+        if not self.inhibition:
+            return likely
+        would_fire = self.activation.codes(pre, weights)
+        silenced = (would_fire.to_dense() != 0) & (self.inhibited(would_fire).to_dense() == 0)
+        return likely.masked_fill(silenced, 0)
 
     def decode(self, codes: Codes) -> Float[Tensor, "m b d"]:
         """The reconstructions (m, b, d) of these codes."""

@@ -152,7 +152,7 @@ class TrainStack(LearningStage):
 
     def trained(self, context: Context) -> Stack:
         """The stack as its training left it, laid out in memory as it was then."""
-        stack = self.start().stack
+        stack = self.start().in_use(self.mechanisms())
         restore_weights(stack.tensors(), context.of(self))
         return stack
 
@@ -198,13 +198,14 @@ class StackTraining(TrainingLoop[State, StepOutput]):
         return {name: {key: value.tolist() for key, value in own.items()} for name, own in named.items() if own}
 
     def after_step(self) -> None:
-        self.tracker.check(self.state.stack, self.state.step)
+        if self.state.step in self.tracker.steps:
+            self.tracker.check(self.state.in_use(self.mechanisms), self.state.step)
 
     def side_files(self) -> list[Path]:
         return self.tracker.files(self.state.step)
 
     def weights(self) -> dict[str, Tensor]:
-        return self.state.stack.tensors()
+        return self.state.in_use(self.mechanisms).tensors()
 
     def finish(self) -> None:
         super().finish()

@@ -52,9 +52,7 @@ class Tracker:
         self.steps = check_steps(steps, settings.checks)
 
     def check(self, stack: Stack, step: int) -> None:
-        """Check the stack, if this is a step to do so."""
-        if step not in self.steps:
-            return
+        """Check the stack at one of the steps to do so."""
         found = [recovery.best_entry(self.world.directions, rows) for rows in stack.directions]
         best, entry = (torch.stack(part) for part in zip(*found, strict=True))
         directions = torch.stack([rows[chosen] for rows, chosen in zip(stack.directions, entry, strict=True)])
@@ -124,7 +122,7 @@ def fires(member: Stack, world: World, samples: int) -> Bool[Tensor, "f"]:
 
 def _add_fired(fired: Bool[Tensor, "f"], member: Stack, x: Float[Tensor, "b d"]) -> None:
     """Mark what fires here; where entries fire on their own account, only those silent so far are tried."""
-    if isinstance(member.activation, Relu):
+    if isinstance(member.activation, Relu) and not member.inhibition:
         silent = (~fired).nonzero()[:, 0]
         largest = (x @ member.encoder[0, silent].T).amax(0) + member.shifted_bias()[0, silent]
         fired[silent] = largest > 0

@@ -13,6 +13,7 @@ SOURCES = {"000": "head-constraints", "001": "gauge", "002": "superposition", "0
 """The source studies by the numbers that they had."""
 CONFIGS = {
     "003-ladder": "mechanisms/ablation",
+    **{f"{study}run-{run}": "mechanisms/published" for study in ("003-", "mechanisms/") for run in range(10)},
     "line": "pipeline/demo",
     "line-architectures": "pipeline/architectures",
     "line-dropout": "pipeline/dropout",

@@ -48,6 +48,7 @@ EXAMPLES = {
     ],
     "lateral_inhibition": [
         Example({"radius": 4, "every": 3}, off={"strength": 0.0}),
+        Example({"radius": 4, "every": 3, "in_use": True}, off={"strength": 0.0}),
         Example({"radius": 4, "form": "published"}, off={"strength": 0.0, "form": "published"}, beside=SPARSITY),
     ],
     "adaptive_neighbourhoods": [
@@ -92,6 +93,10 @@ EXAMPLES = {
         ),
     ],
     "correlation_pruning": [
+        Example(
+            {"threshold": 0.3, "every": 5, "least": 2, "directions": "random_orthogonal"},
+            off={"threshold": 1.0, "every": 5, "least": 2},
+        ),
         Example({"threshold": 0.3, "every": 5, "least": 2}, off={"threshold": 1.0, "every": 5, "least": 2}),
         Example(
             {"threshold": 0.3, "every": 5, "form": "published"},

@@ -136,6 +136,24 @@ def test_corrected_directions_are_the_worst_errors_without_what_survivors_say(rn
     np.testing.assert_allclose(survivors @ reset.decoder[0, 3].numpy(), 0, atol=1e-9)
 
 
+@pytest.mark.parametrize("form", ["corrected", "published"])
+def test_random_orthogonal_directions_say_nothing_that_survivors_or_each_other_say(form, rng):
+    """Two pairs of twins: two go, or as published all four; the errors have no part in it."""
+    codes = np.hstack([ALONE, TWIN, 0.5 * ALONE[:, 1:2]])
+    mechanism = CorrelationPruning(every=1, form=form, directions="random_orthogonal")
+    stack = a_stack(5, 8)
+    inputs = [torch.from_numpy(rng.standard_normal((200, 8))) for _ in range(2)]
+    resets = [edited(mechanism, codes, x=x, stack=stack) for x in inputs]
+    assert torch.equal(resets[0].decoder, resets[1].decoder)
+    lost = resets[0].features[0]
+    assert int(lost.sum()) == (2 if form == "corrected" else 4)
+    new, survivors = resets[0].decoder[0, lost].double(), stack.decoder[0, ~lost].double()
+    torch.testing.assert_close(new @ new.T, torch.eye(len(new), dtype=torch.float64), atol=1e-6, rtol=0)
+    assert (new @ survivors.T).abs().max() < 1e-6
+    drawn = edited(mechanism.model_copy(update={"directions": "random"}), codes, stack=stack).decoder[0, lost]
+    assert (drawn.double() @ survivors.T).abs().max() > 1e-2
+
+
 def test_published_directions_are_drawn_anew_for_each_member_and_time():
     codes = np.hstack([ALONE, TWIN])
     reset = edited(CorrelationPruning(every=2, form="published"), np.stack([codes, codes]))

@@ -4,10 +4,22 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.pipeline.running import run_config
+from unbraid.activations.normalization import Normalization
 from unbraid.codes import Codes
-from unbraid.dictionaries import Dictionary, Stack
-from unbraid.dictionaries.mechanisms import Forward, LateralInhibition, Signals
-from unbraid.dictionaries.mechanisms.lateral_inhibition import blocks, inhibit, inhibit_dense, nearest_by_cosine
+from unbraid.dictionaries import Dictionary, Relu, Stack, TopK
+from unbraid.dictionaries.folding import fold
+from unbraid.dictionaries.inhibition import inhibit, inhibit_dense
+from unbraid.dictionaries.lists import encode
+from unbraid.dictionaries.mechanisms import AdaptiveNeighbourhoods, Forward, LateralInhibition, Signals
+from unbraid.dictionaries.mechanisms.lateral_inhibition import blocks, nearest_by_cosine
+from unbraid.dictionaries.mechanisms.mechanism import gather_signals
+from unbraid.dictionaries.training.config import Training
+from unbraid.dictionaries.training.fit import advance, inputs_of
+from unbraid.dictionaries.training.step import State, run_forward
+from unbraid.members import stack_configs
+from unbraid.pipeline.trained import load_stack
+from unbraid.worlds import Superposition
 
 STACK = Stack.start(Dictionary(d_sae=11), 5, [0, 1])
 
@@ -168,3 +180,84 @@ def test_a_feature_that_has_started_anew_inhibits_nobody():
     nearest = mechanism.signal(memory, STACK)["nearest"]
     assert not (nearest == 7).any()
     assert torch.equal(nearest[nearest != -1], memory["nearest"][(memory["nearest"] != 7) & (memory["nearest"] != -1)])
+
+
+WORLD = Superposition(dimensions=12, n_features=20, active=3.0)
+
+
+def trained(mechanisms, activation=None, steps=6):
+    state = State.start(Dictionary(d_sae=24, activation=activation or Relu()), 12, mechanisms, [0, 1])
+    training = stack_configs([Training(steps=steps, batch=64, learning_rate=0.01)] * 2)
+    source = inputs_of(WORLD, training)
+    while state.step < steps:
+        advance(state, source(state.step), training, mechanisms)
+    return state
+
+
+def with_inhibition(**settings):
+    """Two members of different strength."""
+    return {
+        "lateral_inhibition": stack_configs(
+            [LateralInhibition(radius=6, every=2, strength=s, threshold=0.9, **settings) for s in (0.3, 0.6)]
+        )
+    }
+
+
+@pytest.mark.parametrize("activation", [Relu(), TopK(k=8)], ids=["relu", "topk"])
+@pytest.mark.parametrize("form", ["corrected", "published"])
+@pytest.mark.parametrize("company", [False, True], ids=["alone", "neighbours"])
+def test_in_use_a_dictionary_encodes_as_it_was_trained_to(activation, form, company):
+    mechanisms = with_inhibition(form=form, in_use=True)
+    if company:
+        mechanisms["adaptive_neighbourhoods"] = stack_configs([AdaptiveNeighbourhoods(share=0.05, form=form)] * 2)
+    state, x = trained(mechanisms, activation), WORLD.batch(7, 64).x
+    stack, signals = state.in_use(mechanisms), gather_signals(mechanisms, state.memories, state.stack)
+    expected = run_forward(state.stack, x, mechanisms, signals).codes.to_dense()
+    plain = state.stack.encode(x).to_dense()
+    assert ((expected < plain).sum((1, 2)) > 0).all()
+    for codes in (stack.encode(x), encode(stack, x)):
+        torch.testing.assert_close(codes.to_dense(), expected, atol=1e-5, rtol=1e-5)
+    alone = torch.cat([encode(stack.member(index), x).to_dense() for index in range(2)])
+    torch.testing.assert_close(alone, expected, atol=1e-5, rtol=1e-5)
+    assert torch.equal(stack.probabilities(x) > 0, expected > 0)
+    again = Stack.of({name: tensor.clone() for name, tensor in stack.tensors().items()}, stack.activation)
+    assert torch.equal(again.encode(x).to_dense(), stack.encode(x).to_dense())
+
+
+def test_by_default_a_trained_dictionary_encodes_without_it():
+    mechanisms = with_inhibition()
+    state = trained(mechanisms)
+    assert state.in_use(mechanisms) is state.stack
+    assert set(state.stack.tensors()) == {"encoder", "encoder_bias", "decoder"}
+
+
+def test_inhibition_in_use_survives_a_normalization_that_is_folded_in():
+    """Codes grow with the scale, all alike, so who is weakened stays the same."""
+    stack = trained(with_inhibition(in_use=True)).in_use(with_inhibition(in_use=True))
+    normalization = Normalization(torch.full((12,), 0.2), 3.0)
+    x = WORLD.batch(7, 64).x
+    folded = fold(stack, normalization).encode(3.0 * x + 0.2).to_dense()
+    torch.testing.assert_close(folded, 3.0 * stack.encode(x).to_dense(), atol=1e-4, rtol=1e-4)
+
+
+def test_a_run_saves_and_scores_the_dictionary_that_inhibits(tmp_path):
+    config = {
+        "world": {"dimensions": 12, "n_features": 20, "active": 3.0},
+        "dictionary": {"d_sae": 24},
+        "training": {"steps": 12, "batch": 64, "learning_rate": 0.01},
+        "evaluation": {"samples": 512},
+        "tracking": {"checks": 2, "samples": 128},
+        "cases": {
+            name: {"mechanisms": {"lateral_inhibition": {"radius": 6, "threshold": 0.9, "every": 3, "in_use": in_use}}}
+            for name, in_use in (("in-training", False), ("in-use", True))
+        },
+        "sweep": {"seed": [0, 1]},
+    }
+    run = run_config(tmp_path, "run", config)
+    training, use = (setting["metrics"]["l0"]["value"] for setting in run.scores()["settings"])
+    assert use < 0.9 * training
+    stacks = [load_stack(run.path, index) for index in range(2)]
+    assert [bool(stack.inhibition) for stack in stacks] == [False, True]
+    assert torch.equal(stacks[0].decoder, stacks[1].decoder)
+    x = WORLD.batch(7, 512).x
+    assert encode(stacks[1], x).l0().double().mean() < 0.9 * encode(stacks[0], x).l0().double().mean()

@@ -68,7 +68,7 @@ def compare(ours, take, settings, mechanisms, biases, pre_bias, planted=False, s
 
 
 @pytest.mark.parametrize("mechanisms", [{}, MECHANISMS], ids=["plain", "penalties"])
-@pytest.mark.parametrize("loss", ["sum_square", "mean_square"])
+@pytest.mark.parametrize("loss", ["sum_square", "mean_square", "norm"])
 @pytest.mark.parametrize("clip", [None, 0.05])
 @pytest.mark.parametrize("pre_bias", [False, True])
 @pytest.mark.parametrize("planted", [False, True], ids=["plain", "planted"])

@@ -9,6 +9,7 @@ from unbraid.dictionaries import Dictionary, Relu, TopK
 from unbraid.dictionaries.lists import Inputs
 from unbraid.dictionaries.mechanisms import Mechanism, Sparsity
 from unbraid.dictionaries.training.config import Training
+from unbraid.dictionaries.training.dense_step import dense_step
 from unbraid.dictionaries.training.fit import advance
 from unbraid.dictionaries.training.sparse_step import sparse_step
 from unbraid.dictionaries.training.step import State, step
@@ -58,13 +59,28 @@ def compare(fast, slow, settings, mechanisms, planted=False, steps=5):
 
 
 @pytest.mark.parametrize("planted", [False, True], ids=["plain", "planted"])
-@pytest.mark.parametrize("loss", ["sum_square", "mean_square"])
+@pytest.mark.parametrize("loss", ["sum_square", "mean_square", "norm"])
 @pytest.mark.parametrize("clip", [None, 0.05])
 @pytest.mark.parametrize("pre_bias", [False, True])
 @pytest.mark.parametrize("activation", [Relu(), TopK(k=5)], ids=str)
 def test_it_does_what_the_readable_step_does(activation, pre_bias, clip, loss, planted):
     settings = training(clip=clip, reconstruction_loss=loss)
     compare(start(activation, pre_bias), start(activation, pre_bias), settings, SPARSITY, planted)
+
+
+def test_the_length_of_no_error_has_no_gradient():
+    """An empty sample is reconstructed exactly: its error's length, 0, has no slope, in every step alike."""
+    settings, states = training(reconstruction_loss="norm"), [start() for _ in range(3)]
+    x = WORLD.batch(0, 256).x.clone()
+    x[:9] = 0
+    for state, take in zip(states, (sparse_step, dense_step, None), strict=True):
+        if take is None:
+            step(state, x, settings, SPARSITY)
+        else:
+            take(state, Inputs(x), settings, SPARSITY)
+    for state in states[:2]:
+        for name, tensor in states[2].tensors().items():
+            torch.testing.assert_close(state.tensors()[name], tensor, rtol=1e-4, atol=1e-5)
 
 
 def test_it_does_so_without_mechanisms_and_with_penalties_on_weights():

@@ -43,11 +43,12 @@ def by_hand(member, x, weight, loss, form):
     pre = (x - centre) @ encoder.T + bias
     codes = np.maximum(pre, 0)
     error = codes @ decoder + centre - x
-    divisor = DIVISORS[loss]
+    lengths = np.linalg.norm(error, axis=1, keepdims=True)
+    reconstruction = lengths.mean() if loss == "norm" else (error**2).sum() / DIVISORS[loss]
     per_code = weight / SAMPLES / (FEATURES if form == "published" else 1)
-    costs = {"reconstruction": (error**2).sum() / divisor, "sparsity": per_code * codes.sum()}
+    costs = {"reconstruction": reconstruction, "sparsity": per_code * codes.sum()}
 
-    to_error = 2 * error / divisor
+    to_error = error / lengths / SAMPLES if loss == "norm" else 2 * error / DIVISORS[loss]
     to_pre = (to_error @ decoder.T + per_code) * (pre > 0)
     gradients = {
         "encoder": to_pre.T @ (x - centre),
@@ -64,7 +65,7 @@ def arrays_of(state, member):
 
 @pytest.mark.parametrize("pre_bias", [False, True])
 @pytest.mark.parametrize("form", ["per_sample", "published"])
-@pytest.mark.parametrize("loss", ["sum_square", "mean_square"])
+@pytest.mark.parametrize("loss", ["sum_square", "mean_square", "norm"])
 @pytest.mark.parametrize("clip", [None, 0.1])
 def test_two_steps_are_those_derived_by_hand(loss, form, pre_bias, clip):
     mechanisms = {"sparsity": stack_configs([Sparsity(weight=weight, form=form) for weight in WEIGHTS])}

@@ -29,8 +29,9 @@ from pydantic import Field
 from unbraid.axes import Int, Tensor
 from unbraid.codes import Codes
 from unbraid.config import PerMemberFloat
+from unbraid.dictionaries.inhibition import EMPTY
 from unbraid.dictionaries.kernels import compiled
-from unbraid.dictionaries.mechanisms.lateral_inhibition import EMPTY, without
+from unbraid.dictionaries.mechanisms.lateral_inhibition import without
 from unbraid.dictionaries.mechanisms.mechanism import Forward, Mechanism, Memory, Signals
 from unbraid.dictionaries.stack import Stack
 

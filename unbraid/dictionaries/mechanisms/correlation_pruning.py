@@ -28,7 +28,9 @@ from unbraid.dictionaries.stack import Stack
 class CorrelationPruning(Mechanism):
     """Every `every` steps, restart features whose codes correlate too strongly with those of another feature.
 
-    With `MomentumImportance`, active features need a stronger correlation to be restarted.
+    With `MomentumImportance`, active features need a stronger correlation to be restarted. `random_orthogonal` is what
+    the source's notes say of run 4: random directions, orthogonal to the survivors and to each other (once there are as
+    many as dimensions: to the d/4 most related), with encoder rows of the survivors' mean length.
 
     Examples
     --------
@@ -41,6 +43,8 @@ class CorrelationPruning(Mechanism):
     """Absolute Pearson correlation, 0 to 1, above which one feature of a pair is restarted; higher restarts fewer."""
     every: int = Field(default=100, ge=1)
     """Steps between two checks; lower restarts more often and leaves new features less time to learn."""
+    directions: Literal["errors", "random", "random_orthogonal"] | None = None
+    """Where features restart: worst errors, at random, or random and orthogonal. None: errors (published: random)."""
     least: int = Field(default=10, ge=1)
     """Samples of the batch in which a feature must have fired to be restarted; higher spares rare features."""
     form: Literal["corrected", "published"] = "corrected"
@@ -50,7 +54,11 @@ class CorrelationPruning(Mechanism):
     @property
     def ordered(self) -> bool:
         """Random directions are drawn in the order of features."""
-        return self.form == "published"
+        return self._directions == "random"
+
+    @property
+    def _directions(self) -> str:
+        return self.directions or ("random" if self.form == "published" else "errors")
 
     def start(self, stack: Stack) -> Memory:
         return {"steps": torch.zeros(stack.members, dtype=torch.int64), "seed": own_seeds(stack)}
@@ -86,12 +94,14 @@ class CorrelationPruning(Mechanism):
         for m, lost in enumerate(anew):
             seed, step = memory["seed"][m], memory["steps"][m]
             drawn = at_random(int(lost.sum()), rows.shape[2], seed, "correlation_pruning", step).to(rows.dtype)
-            if self.form == "published":
+            if self._directions == "random":
                 rows[m, lost] = drawn
             else:
                 order = rank[m].argsort()
                 features = order[lost[order]]
-                directions = toward_errors(forward.x - forward.reconstruction[m], stack.decoder[m, ~lost], drawn)
+                errors = forward.x - forward.reconstruction[m]
+                wanted = errors if self._directions == "errors" else errors[:0]
+                directions = toward_errors(wanted, stack.decoder[m, ~lost], drawn)
                 rows[m, features[: len(directions)]] = directions
                 lost[features[len(directions) :]] = False  # in one dimension there is nowhere to go
             alive = stack.encoder[m] if lost.all() else stack.encoder[m, ~lost]

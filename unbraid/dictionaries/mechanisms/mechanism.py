@@ -8,6 +8,8 @@
 | `observe` | forward, own memory, stack, signals | own new memory                           | no       |
 | `edit`    | forward, own memory, stack, signals | which features to start anew, and where  | no       |
 
+Outside of a step, `use` gives a trained stack what it keeps of a mechanism, and `logged` says what the log shows.
+
 A mechanism never sees the optimiser, the trainer, the log or another mechanism. Signals come from memory as it was when
 the step began, so writers and readers have no order.
 """
@@ -98,6 +100,7 @@ class Mechanism(Config, ABC):
         penalty(forward, stack, signals)           → a cost (m,) added to the loss, or None
         observe(forward, memory, stack, signals)   → its memory after the step
         edit(forward, memory, stack, signals)      → the features to restart, or None
+        use(stack, signals)                        → the trained stack, with what it keeps of the mechanism
         logged(memory)                             → numbers (m,) for the log, by name
 
     `forward` holds the inputs `x` (b, d), the `codes` and the `reconstruction` (m, b, d). `memory` is a dict of tensors
@@ -152,6 +155,10 @@ class Mechanism(Config, ABC):
     def edit(self, forward: Forward, memory: Memory, stack: Stack, signals: Signals) -> Reset | None:
         """The features to start anew, and where; None for none."""
         return None
+
+    def use(self, stack: Stack, signals: Signals) -> Stack:
+        """The trained stack as it is used: with what it must keep of this mechanism, if anything."""
+        return stack
 
     def logged(self, memory: Memory) -> dict[str, Tensor]:
         """Numbers of its memory that the training log shows, each (m,), by name."""

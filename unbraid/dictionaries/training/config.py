@@ -31,7 +31,7 @@ class Training(Schedule):
     """Adam's learning rate after the warm-up; higher is faster, until features die or the loss diverges."""
     clip: float | None = Field(default=None, gt=0)
     """Largest gradient norm of a member, over all weights; longer gradients are scaled down. None: no clipping."""
-    reconstruction_loss: Literal["sum_square", "mean_square"] = "sum_square"
-    """Squared error of a sample: summed over its d dimensions, or their mean, which is d times smaller."""
+    reconstruction_loss: Literal["sum_square", "mean_square", "norm"] = "sum_square"
+    """Squared error of a sample, summed over its d dimensions or their mean; norm: its length ‖x - x̂‖₂, not squared."""
 
     renamed: ClassVar[dict[str, str]] = {"fidelity": "reconstruction_loss"}

@@ -1,7 +1,7 @@
 """The step of `step.py` while nearly everything fires: five matrix products, with gradients written out by hand.
 
 error = c·D - x        ∂c = scale · error·Dᵀ + ∂penalties, through `encode`, where c > 0
-∂D = scale · cᵀ·error        ∂W = ∂cᵀ·x        ∂bias = Σ ∂c
+∂D = scale · cᵀ·error        ∂W = ∂cᵀ·x        ∂bias = Σ ∂c        scale = 2/b, 2/(b·d), or of each sample 1/(b·|error|)
 
 Where x = s·F is a short sum of planted directions, two of the five are smaller: x·Wᵀ = s·(F·Wᵀ), ∂W = (sᵀ·∂c)ᵀ·F.
 """
@@ -18,7 +18,7 @@ from unbraid.dictionaries.stack import Stack
 from unbraid.dictionaries.training import kernels
 from unbraid.dictionaries.training.adam import gradient_lengths
 from unbraid.dictionaries.training.config import Training
-from unbraid.dictionaries.training.gradients import Encoded, find_costs, loss_divisor
+from unbraid.dictionaries.training.gradients import Encoded, find_costs, loss_divisor, norm_slopes
 from unbraid.dictionaries.training.step import State, StepOutput, apply_gradients, check_finite, conclude, rates
 
 
@@ -31,11 +31,11 @@ def dense_step(state: State, inputs: Inputs, training: Training, mechanisms: Mec
     encoded = Encoded.of(would_fire, stack, mechanisms, signals)
     forward = Forward(x, encoded.codes, stack.decode(encoded.codes), would_fire=would_fire)
     error = forward.reconstruction - x
-    divisor = loss_divisor(training, *x.shape)
+    loss, slopes = _loss(error, training)
     with torch.enable_grad():
-        costs = find_costs(stack, forward, error.square().sum((1, 2)) / divisor, mechanisms, signals)
+        costs = find_costs(stack, forward, loss, mechanisms, signals)
     check_finite({f"loss term '{name}'": cost for name, cost in costs.terms.items()}, state.step)
-    error *= 2 / divisor
+    error *= slopes
     in_codes = costs.add_to(error @ stack.decoder.mT, encoded.codes)
     in_values, in_weights = encoded.back(in_codes, costs.in_weights)
     bias = torch.empty_like(stack.encoder_bias)
@@ -55,6 +55,15 @@ def dense_step(state: State, inputs: Inputs, training: Training, mechanisms: Mec
     else:
         apply_gradients(state, gradients, lengths, rate, training)
     return conclude(state, forward, costs.terms, mechanisms, signals)
+
+
+def _loss(error: Float[Tensor, "m b d"], training: Training) -> tuple[Float[Tensor, "m"], Tensor | float]:
+    """The reconstruction loss, and what times the error is its gradient in the error."""
+    if training.reconstruction_loss == "norm":
+        lengths = torch.linalg.vector_norm(error, dim=2)
+        return lengths.mean(1), norm_slopes(lengths)[..., None]
+    divisor = loss_divisor(training, *error.shape[1:])
+    return error.square().sum((1, 2)) / divisor, 2 / divisor
 
 
 def _codes(stack: Stack, inputs: Inputs) -> Float[Tensor, "m b f"]:

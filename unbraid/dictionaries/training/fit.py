@@ -91,7 +91,7 @@ def fit(
     state = State.start(dictionary or Dictionary(), world.dimensions, named, seeds)
     for _ in train(state, inputs_of(world, training), training, named):
         pass
-    return state.stack
+    return state.in_use(named)
 
 
 def _name(mechanism: Mechanism) -> str:

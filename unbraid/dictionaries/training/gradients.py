@@ -103,3 +103,8 @@ def _gradients(output: Tensor, inputs: Named, in_output: Tensor | None = None) -
 def loss_divisor(training: Training, samples: int, dimensions: int) -> int:
     """What the sum of squares is divided by; the gradient of the reconstruction loss is 2 / this · error."""
     return samples * (dimensions if training.reconstruction_loss == "mean_square" else 1)
+
+
+def norm_slopes(lengths: Float[Tensor, "m b"]) -> Float[Tensor, "m b"]:
+    """The gradient of the mean length of errors in each error is this times it: 1 / (b · length), 0 where that is 0."""
+    return torch.where(lengths > 0, 1 / (lengths.shape[1] * lengths), 0)

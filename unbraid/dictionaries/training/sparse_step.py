@@ -3,6 +3,7 @@
     error = x̂ - x        ∂/∂value = scale · error·direction + ∂penalties        scale = 2/b, or 2/(b·d)
     ∂/∂direction = scale · Σ value · error        ∂/∂encoder row = Σ ∂value · x        ∂/∂bias = Σ ∂value
 
+Where the loss is the error's length, `error` is first divided by b times it, sample by sample, and scale is 1.
 Where a mechanism acts at `encode`, ∂value goes back through that before it reaches the encoder. Penalties and `encode`
 are differentiated by autograd, but only with respect to the few values that fired (and to weights, where a mechanism
 looks at those). It declines, before anything has changed, where codes are too dense for lists.
@@ -23,7 +24,7 @@ from unbraid.dictionaries.stack import Stack
 from unbraid.dictionaries.training import kernels
 from unbraid.dictionaries.training.adam import gradient_lengths
 from unbraid.dictionaries.training.config import Training
-from unbraid.dictionaries.training.gradients import Encoded, find_costs, loss_divisor
+from unbraid.dictionaries.training.gradients import Encoded, find_costs, loss_divisor, norm_slopes
 from unbraid.dictionaries.training.step import State, StepOutput, apply_gradients, check_finite, conclude, rates
 
 
@@ -79,7 +80,8 @@ class _Decoded:
         squares, gradients = np.empty(shape[:2], np.float32), np.empty(codes.values.shape, np.float32)
         offset = np.zeros((shape[0], shape[2]), np.float32) if stack.pre_bias is None else stack.pre_bias.numpy()
         rows, divisor = x.contiguous().numpy(), loss_divisor(training, *x.shape)
-        scale = np.float32(2 / divisor)
+        norm = training.reconstruction_loss == "norm"
+        scale = np.float32(1 if norm else 2 / divisor)
         lists_kernels.decode(
             lists.features,
             lists.values,
@@ -94,6 +96,11 @@ class _Decoded:
             gradients,
         )
         loss = torch.from_numpy(squares).sum(1) / divisor
+        if norm:
+            lengths = torch.from_numpy(squares).sqrt()
+            loss, slopes = lengths.mean(1), norm_slopes(lengths)[..., None].numpy()
+            error *= slopes
+            gradients *= slopes
         return cls(codes, rows, torch.from_numpy(reconstruction), error, loss, scale, torch.from_numpy(gradients))
 
 

@@ -42,6 +42,13 @@ class State:
         memories = {name: mechanism.start(stack) for name, mechanism in mechanisms.items()}
         return cls(stack, Adam.start(stack.parameters()), memories)
 
+    def in_use(self, mechanisms: Mechanisms) -> Stack:
+        """The stack as it would be used if training ended here: with what it keeps of the mechanisms."""
+        signals, stack = gather_signals(mechanisms, self.memories, self.stack), self.stack
+        for mechanism in mechanisms.values():
+            stack = mechanism.use(stack, signals)
+        return stack
+
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor of the state by a flat name; the same storage, not copies."""
         groups = {"stack": self.stack.tensors(), "mean": self.adam.mean, "square": self.adam.square}
@@ -125,7 +132,7 @@ def encode(codes: Codes, stack: Stack, mechanisms: Mechanisms, signals: Signals)
 
 
 def rule_costs(forward: Forward, stack: Stack, training: Training) -> Terms:
-    """What the activation itself costs; `auxiliary` is the squared error of what the detached decoder must explain."""
+    """What the activation itself costs; `auxiliary` is the loss of what the detached decoder must explain."""
     fired = forward.fired
     if fired is None or fired.again is None:
         return fired.costs if fired else {}
@@ -134,7 +141,9 @@ def rule_costs(forward: Forward, stack: Stack, training: Training) -> Terms:
 
 
 def reconstruction_loss(forward: Forward, training: Training) -> Float[Tensor, "m"]:
-    """Squared error of a sample: summed over dimensions, or their mean (`mean_square`, as published)."""
+    """Squared error of a sample, summed over dimensions or their mean (superposition study), or its length (`norm`)."""
+    if training.reconstruction_loss == "norm":
+        return torch.linalg.vector_norm(forward.reconstruction - forward.x, dim=2).mean(1)
     squares = (forward.reconstruction - forward.x).square()
     return squares.mean((1, 2)) if training.reconstruction_loss == "mean_square" else squares.sum(2).mean(1)
 

@@ -64,7 +64,7 @@ class SAE:
         if not self.rule_learns:
             return SAE(replace(drawn, pre_bias=stack.pre_bias))
         norms = stack.encoder.norm(dim=-1, keepdim=True)
-        return SAE(replace(stack, encoder=norms * drawn.encoder, decoder=drawn.decoder))
+        return SAE(replace(stack, encoder=norms * drawn.encoder, decoder=drawn.decoder, inhibition={}))
 
 
 def active_features(codes: Codes) -> tuple[Int[Tensor, "b k"], Float[Tensor, "b k"]]:
