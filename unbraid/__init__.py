@@ -39,6 +39,7 @@ _EXPORTS = {  # also in __init__.pyi, for type checkers and editors
     "unbraid.codes": ["Codes"],
     "unbraid.dictionaries": [
         "Activation",
+        "AuxK",
         "BatchTopK",
         "Dictionary",
         "Gated",
