@@ -128,7 +128,7 @@ class TopK(Activation):
     [[[0.0, 0.0, 3.0]]]
     """
 
-    codes_held: ClassVar[int] = 4
+    codes_held: ClassVar[int] = 10
     kind: Literal["topk"] = "topk"
     """The rule's name in a configuration."""
     k: int = Field(ge=1, le=1 << 24)
@@ -160,7 +160,7 @@ class BatchTopK(Activation):
     [[[4.0, 3.0, 0.0], [0.0, 0.0, 0.0]]]
     """
 
-    codes_held: ClassVar[int] = 8
+    codes_held: ClassVar[int] = 14
     kind: Literal["batchtopk"] = "batchtopk"
     """The rule's name in a configuration."""
     k: int = Field(ge=1, le=1 << 24)

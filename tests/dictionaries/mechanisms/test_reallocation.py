@@ -164,7 +164,7 @@ def test_explained_variance_is_no_lower_with_it_than_without():
     """Restarting to the last step, at full length, leaves features that say nothing and fire everywhere."""
     without, late = explained_variance([]), Reallocation(every=50, momentum=0.9, until=1.0, encoder_scale=1.0)
     assert (explained_variance([Reallocation(every=50, momentum=0.9)]) >= without).all()
-    assert (explained_variance([late]) < without - 0.05).all()
+    assert (explained_variance([late]) < without - 0.03).all()
 
 
 @pytest.mark.parametrize("form", ["corrected", "published"])
