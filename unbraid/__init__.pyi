@@ -4,6 +4,7 @@ from unbraid.activations.capture import capture as capture
 from unbraid.activations.diagnosis import diagnose as diagnose
 from unbraid.codes import Codes as Codes
 from unbraid.dictionaries import Activation as Activation
+from unbraid.dictionaries import AuxK as AuxK
 from unbraid.dictionaries import BatchTopK as BatchTopK
 from unbraid.dictionaries import Dictionary as Dictionary
 from unbraid.dictionaries import Gated as Gated

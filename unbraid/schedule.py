@@ -3,6 +3,7 @@
 rate at step t = learning_rate · min(1, (t+1) / (warmup+1), (steps-t) / (decay+1))
 """
 
+from dataclasses import dataclass
 from typing import Self
 
 from pydantic import Field, model_validator
@@ -72,6 +73,27 @@ def rate_factor(step: int, schedule: Schedule) -> float:
     warmup = (step + 1) / (warmup_steps + 1)
     decay = (schedule.steps - step) / (decay_steps + 1)
     return min(1.0, warmup, decay)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Where a step is in its training: what share is done after it, and whether the rate falls from then on."""
+
+    done: float = 0.0
+    decaying: bool = False
+
+
+def moment_after(step: int, schedule: Schedule) -> Moment:
+    """The moment after this step, counted from 0.
+
+    Examples
+    --------
+    >>> from unbraid.schedule import Schedule, moment_after
+    >>> moment_after(4, Schedule(steps=10, decay_share=0.5))
+    Moment(done=0.5, decaying=True)
+    """
+    _, decay_steps = resolve_schedule(schedule)
+    return Moment((step + 1) / schedule.steps, decay_steps > 0 and step + 1 >= schedule.steps - decay_steps)
 
 
 def check_finite(terms: Terms, step: int) -> None:

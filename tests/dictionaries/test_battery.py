@@ -9,7 +9,7 @@ import torch
 
 from unbraid.codes import Codes
 from unbraid.config import check, to_toml
-from unbraid.dictionaries import ACTIVATIONS, Dictionary, Stack
+from unbraid.dictionaries import ACTIVATIONS, AuxK, Dictionary, Stack
 from unbraid.dictionaries.mechanisms import Mechanism, Reset, Signals, Sparsity
 from unbraid.dictionaries.training.config import Training
 from unbraid.dictionaries.training.fit import fit
@@ -18,8 +18,8 @@ from unbraid.worlds import Superposition
 
 EXAMPLES = {
     "relu": [{}],
-    "topk": [{"k": 1}, {"k": 3}],
-    "batchtopk": [{"k": 1}, {"k": 3, "momentum": 0.5}],
+    "topk": [{"k": 1}, {"k": 3, "auxk": AuxK(k=2, dead_after=32)}],
+    "batchtopk": [{"k": 1, "auxk": AuxK(dead_after=32)}, {"k": 3, "momentum": 0.5, "auxk": AuxK(weight=0)}],
     "jumprelu": [{}, {"threshold": 0.3, "bandwidth": 0.5}],
     "gated": [{}],
     "variational": [

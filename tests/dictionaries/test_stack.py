@@ -1,8 +1,11 @@
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import minimize
 
 from unbraid.dictionaries import ACTIVATIONS, BatchTopK, Dictionary, JumpRelu, Relu, Stack
+from unbraid.dictionaries.training.config import Training
+from unbraid.dictionaries.training.fit import fit
 from unbraid.worlds import Superposition
 
 DIMENSIONS = 5
@@ -46,6 +49,56 @@ def test_the_start_has_equal_encoder_and_decoder_and_zero_biases():
     assert start.encoder.data_ptr() != start.decoder.data_ptr()
     assert not start.encoder_bias.any()
     assert not start.pre_bias.any()
+
+
+def test_a_unit_decoder_is_drawn_apart_from_an_encoder_as_torchs_linear():
+    start = Stack.start(Dictionary(d_sae=400, init="unit"), DIMENSIONS, [0, 1])
+    torch.testing.assert_close(start.decoder.norm(dim=-1), torch.ones(2, 400))
+    assert not start.encoder_bias.any()
+    bound = DIMENSIONS**-0.5
+    assert 0.9 * bound < start.encoder.abs().max() <= bound
+    assert abs(float((start.encoder * start.decoder).sum(-1).mean())) < 0.05
+
+
+def test_a_start_at_data_has_another_sample_in_each_row_and_random_rows_where_there_are_too_few(rng):
+    x = torch.from_numpy(rng.standard_normal((6, DIMENSIONS))).float()
+    x[2] = 0
+    dictionary = Dictionary(d_sae=7, init="data")
+    start = Stack.start(dictionary, DIMENSIONS, [3, 8], x)
+    assert torch.equal(start.encoder, start.decoder)
+    cosines = (start.decoder @ torch.nn.functional.normalize(x, dim=-1).T).numpy()
+    for member in range(2):
+        assert sorted(cosines[member, :5].argmax(1)) == [0, 1, 3, 4, 5]
+        np.testing.assert_allclose(cosines[member, :5].max(1), 1, rtol=1e-6)
+    assert not torch.equal(start.decoder[0, :5], start.decoder[1, :5])
+    assert torch.equal(start.decoder[:, 5:], Stack.start(Dictionary(d_sae=7), DIMENSIONS, [3, 8]).decoder[:, 5:])
+    assert torch.equal(Stack.start(dictionary, DIMENSIONS, [8], x).decoder[0], start.decoder[1])
+
+
+def test_a_pre_bias_starts_at_the_geometric_median_and_rows_from_there(rng):
+    x = torch.from_numpy(rng.standard_normal((60, DIMENSIONS)) ** 3 + 2).float()
+    dictionary = Dictionary(d_sae=7, init="data", pre_bias=True, pre_bias_init="geometric_median")
+    start = Stack.start(dictionary, DIMENSIONS, [0, 1], x)
+    samples = x.double().numpy()
+    least = minimize(lambda c: np.linalg.norm(samples - c, axis=1).sum(), samples.mean(0), tol=1e-10).x
+    np.testing.assert_allclose(start.pre_bias.numpy(), [least, least], atol=1e-3)
+    assert np.abs(samples.mean(0) - least).max() > 0.05
+    centred = torch.nn.functional.normalize(x - start.pre_bias[0], dim=-1)
+    np.testing.assert_allclose((start.decoder[0] @ centred.T).max(1).values, 1, rtol=1e-6)
+
+
+def test_a_geometric_median_needs_a_pre_bias():
+    with pytest.raises(ValueError, match="accepted: pre_bias = true"):
+        Dictionary(pre_bias_init="geometric_median")
+
+
+def test_fit_starts_at_the_first_batch():
+    world = Superposition(dimensions=DIMENSIONS, n_features=7, active=2.0)
+    pace = Training(steps=1, batch=64, learning_rate=1e-9)
+    stack = fit(world, Dictionary(d_sae=7, init="data"), training=pace, seeds=[0])
+    x = world.batch(0, 64).x
+    cosines = stack.decoder[0] @ torch.nn.functional.normalize(x, dim=-1).T
+    np.testing.assert_allclose(cosines.max(1).values, 1, rtol=1e-5)
 
 
 def test_each_member_starts_from_its_own_seed_whatever_its_company():

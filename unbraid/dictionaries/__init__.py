@@ -1,6 +1,7 @@
 """Dictionaries (sparse autoencoders): directions to unbraid activations into, and the rules by which they fire."""
 
 from unbraid.dictionaries.activations import Activation, BatchTopK, Fired, Gated, JumpRelu, Relu, TopK
+from unbraid.dictionaries.auxk import AuxK
 from unbraid.dictionaries.stack import ACTIVATIONS, AnyActivation, Dictionary, Stack
 from unbraid.dictionaries.variational import Variational
 
@@ -8,6 +9,7 @@ __all__ = [
     "ACTIVATIONS",
     "Activation",
     "AnyActivation",
+    "AuxK",
     "BatchTopK",
     "Dictionary",
     "Fired",

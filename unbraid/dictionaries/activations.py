@@ -23,6 +23,7 @@ from pydantic import Field
 from unbraid.axes import Float, Tensor
 from unbraid.codes import Codes
 from unbraid.config import Config
+from unbraid.dictionaries.auxk import AuxK
 
 Named = dict[str, Tensor]
 Weights = Mapping[str, Tensor]
@@ -94,6 +95,10 @@ class Activation(Config, ABC):
         """What a pre-activation must exceed to fire, per member and feature; None where the rule has no threshold."""
         return None
 
+    def revival(self) -> AuxK | None:
+        """How dead features are brought back in training; None where they are not."""
+        return None
+
 
 class Relu(Activation):
     """Every positive pre-activation fires. Needs a sparsity cost (`Sparsity`) to become sparse.
@@ -123,11 +128,16 @@ class TopK(Activation):
     [[[0.0, 0.0, 3.0]]]
     """
 
-    codes_held: ClassVar[int] = 4
+    codes_held: ClassVar[int] = 10
     kind: Literal["topk"] = "topk"
     """The rule's name in a configuration."""
     k: int = Field(ge=1, le=1 << 24)
     """Number of features that fire in a sample, at most; more reconstruct better and are less sparse."""
+    auxk: AuxK = AuxK()
+    """The cost by which dead features learn; `auxk.weight = 0` turns it off."""
+
+    def revival(self) -> AuxK | None:
+        return self.auxk if self.auxk.weight else None
 
     def codes(self, pre: Float[Tensor, "m b f"], weights: Weights | None = None) -> Codes:
         values, features = pre.topk(self.k, dim=-1, sorted=False)
@@ -150,13 +160,18 @@ class BatchTopK(Activation):
     [[[4.0, 3.0, 0.0], [0.0, 0.0, 0.0]]]
     """
 
-    codes_held: ClassVar[int] = 8
+    codes_held: ClassVar[int] = 14
     kind: Literal["batchtopk"] = "batchtopk"
     """The rule's name in a configuration."""
     k: int = Field(ge=1, le=1 << 24)
     """Number of features that fire in a sample, on average; more reconstruct better and are less sparse."""
     momentum: float = Field(default=0.99, ge=0, lt=1)
     """How slowly the threshold follows the smallest value that fired, 0 to 1; nearer to 1 is slower and steadier."""
+    auxk: AuxK = AuxK()
+    """The cost by which dead features learn; `auxk.weight = 0` turns it off."""
+
+    def revival(self) -> AuxK | None:
+        return self.auxk if self.auxk.weight else None
 
     def memory(self, seeds: Sequence[int]) -> Named:
         return {"threshold": torch.full((len(seeds),), NO_THRESHOLD, dtype=torch.float64)}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 import numpy as np
 import torch
 from pydantic import Field, model_validator
+from torch.nn.functional import normalize
 
 from unbraid.axes import Float, Tensor
 from unbraid.codes import Codes
@@ -57,8 +58,12 @@ class Dictionary(Config):
     """The rule by which features fire."""
     pre_bias: bool = False
     """Whether a learned vector is subtracted from inputs and added to reconstructions (SAELens' b_dec)."""
-    init: Literal["tied", "published"] = "tied"
-    """tied: random unit rows, encoder = decoder. published: orthogonal decoder, encoder as in torch's `Linear`."""
+    pre_bias_init: Literal["zeros", "geometric_median"] = "zeros"
+    """Where the pre-bias begins: at 0, or at the geometric median of the first batch (Bricken et al. 2023)."""
+    init: Literal["tied", "unit", "data", "published"] = "tied"
+    """tied: random unit rows, encoder = decoder. unit: random unit decoder, encoder as in torch's `Linear`, no bias.
+    data: samples of the first batch as unit rows, encoder = decoder. published: orthogonal decoder, encoder and bias as
+    in torch's `Linear`."""
 
     renamed: ClassVar[dict[str, str]] = {"features": "d_sae", "start": "init"}
 
@@ -70,6 +75,17 @@ class Dictionary(Config):
                 f"accepted: 1 to {self.d_sae}"
             )
         return self
+
+    @model_validator(mode="after")
+    def check_pre_bias(self) -> Self:
+        if self.pre_bias_init != "zeros" and not self.pre_bias:
+            raise ValueError(f'pre_bias_init is "{self.pre_bias_init}" without a pre-bias; accepted: pre_bias = true')
+        return self
+
+    @property
+    def from_data(self) -> bool:
+        """Whether it begins at samples of its inputs."""
+        return self.init == "data" or self.pre_bias_init != "zeros"
 
 
 @dataclass(frozen=True)
@@ -142,7 +158,13 @@ class Stack:
     """Lateral inhibition in use: the tensors named in `INHIBITION`, or none."""
 
     @classmethod
-    def start(cls, dictionary: Dictionary, dimensions: int, seeds: Sequence[int]) -> "Stack":
+    def start(
+        cls,
+        dictionary: Dictionary,
+        dimensions: int,
+        seeds: Sequence[int],
+        x: Float[Tensor, "b d"] | None = None,
+    ) -> "Stack":
         """Make an untrained stack.
 
         Parameters
@@ -153,11 +175,23 @@ class Stack:
             d, the number of input dimensions.
         seeds : sequence of int
             One per member; each seed draws that member's weights.
+        x : Tensor, shape (b, d), optional
+            Inputs to begin at, where the dictionary is to (`init = "data"`, `pre_bias_init`); without them it begins as
+            `tied` with a pre-bias of zeros.
         """
-        draw = _tied if dictionary.init == "tied" else _published
+        draw = {"unit": _unit_decoder, "published": _published}.get(dictionary.init, _tied)
         drawn = [draw(stream(seed, "rows"), dictionary.d_sae, dimensions) for seed in seeds]
         encoder, bias, decoder = (torch.from_numpy(np.stack(arrays)) for arrays in zip(*drawn, strict=True))
         pre_bias = torch.zeros(len(seeds), dimensions) if dictionary.pre_bias else None
+        if x is not None:
+            x = x.to(encoder.dtype)
+            if pre_bias is not None and dictionary.pre_bias_init == "geometric_median":
+                pre_bias[:] = geometric_median(x)
+            if dictionary.init == "data":
+                center = 0 if pre_bias is None else pre_bias[0]
+                for member, seed in enumerate(seeds):
+                    decoder[member] = _samples(stream(seed, "samples"), x - center, decoder[member])
+                encoder.copy_(decoder)
         rule = dictionary.activation.parameters(len(seeds), dictionary.d_sae)
         memory = dictionary.activation.memory(seeds)
         return cls(encoder, bias, decoder, pre_bias, dictionary.activation, rule, memory)
@@ -299,6 +333,53 @@ Drawn = tuple[np.ndarray, np.ndarray, np.ndarray]
 def _tied(rng: np.random.Generator, features: int, dimensions: int) -> Drawn:
     rows = _unit(rng.standard_normal((features, dimensions), dtype=np.float32))
     return rows, np.zeros(features, np.float32), rows.copy()
+
+
+def _unit_decoder(rng: np.random.Generator, features: int, dimensions: int) -> Drawn:
+    bound = dimensions**-0.5
+    encoder = rng.uniform(-bound, bound, (features, dimensions)).astype(np.float32)
+    decoder = _unit(rng.standard_normal((features, dimensions), dtype=np.float32))
+    return encoder, np.zeros(features, np.float32), decoder
+
+
+def _samples(rng: np.random.Generator, x: Float[Tensor, "b d"], rows: Float[Tensor, "f d"]) -> Float[Tensor, "f d"]:
+    """Other samples for each row, at length one; the rows that are given, where there are too few."""
+    some = x[x.norm(dim=-1) > 0]
+    chosen = some[torch.from_numpy(rng.permutation(len(some))[: len(rows)])]
+    return torch.cat([normalize(chosen, dim=-1), rows[len(chosen) :]])
+
+
+def geometric_median(x: Float[Tensor, "b d"], steps: int = 100) -> Float[Tensor, "d"]:
+    """The point with the least sum of distances to the samples, by Weiszfeld's iteration from their mean.
+
+    Parameters
+    ----------
+    x : Tensor, shape (b, d)
+        The samples.
+    steps : int
+        Iterations, at most; it stops where the point moves by less than a millionth of the mean distance.
+
+    Returns
+    -------
+    Tensor, shape (d,)
+
+    Examples
+    --------
+    >>> import torch
+    >>> from unbraid.dictionaries.stack import geometric_median
+    >>> x = torch.tensor([[0.0, 0.0], [0.0, 1.0], [0.0, -1.0], [1.0, 0.0], [-100.0, 0.0]])
+    >>> bool((geometric_median(x).abs() < 1e-3).all())  # the mean is far from it
+    True
+    """
+    point = x.double().mean(0)
+    for _ in range(steps):
+        distances = (x - point).norm(dim=-1).clamp_min(1e-12)
+        moved = (x / distances[:, None]).sum(0) / (1 / distances).sum()
+        still = (moved - point).norm() <= 1e-6 * distances.mean()
+        point = moved
+        if still:
+            break
+    return point.to(x.dtype)
 
 
 def _published(rng: np.random.Generator, features: int, dimensions: int) -> Drawn:

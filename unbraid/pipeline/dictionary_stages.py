@@ -20,7 +20,7 @@ from unbraid.dictionaries import Dictionary, Stack
 from unbraid.dictionaries.baselines import AnyBaseline, FittedBaseline
 from unbraid.dictionaries.mechanisms import Mechanism, PairOrthogonality
 from unbraid.dictionaries.training.config import Training
-from unbraid.dictionaries.training.fit import inputs_of, train
+from unbraid.dictionaries.training.fit import first_inputs, inputs_of, train
 from unbraid.dictionaries.training.step import State, StepOutput
 from unbraid.evaluation.dictionaries import Scores, score, shown_cosines
 from unbraid.evaluation.feature_pages import FactorResults, evaluate_factors
@@ -146,9 +146,10 @@ class TrainStack(LearningStage):
         """With the per-member hyper-parameters as tensors."""
         return {name: stack_configs([m.mechanisms[name] for m in self.members]) for name in self.members[0].mechanisms}
 
-    def start(self) -> State:
+    def start(self, x: Tensor | None = None) -> State:
+        """The state before the first step, from these inputs where the dictionary begins at samples of them."""
         seeds = [member.seed for member in self.members]
-        return State.start(self.members[0].dictionary, self.dimensions, self.mechanisms(), seeds)
+        return State.start(self.members[0].dictionary, self.dimensions, self.mechanisms(), seeds, x)
 
     def trained(self, context: Context) -> Stack:
         """The stack as its training left it, laid out in memory as it was then."""
@@ -172,7 +173,8 @@ class StackTraining(TrainingLoop[State, StepOutput]):
         self.training = stack_configs([member.training for member in stage.members])
         self.steps = self.training.steps
         self.mechanisms = stage.mechanisms()
-        self.state = stage.start()
+        source = inputs_of(self.world, self.training)
+        self.state = stage.start(first_inputs(stage.members[0].dictionary, source))
         self.tracker = Tracker(self.folder, self.world, stage.tracking, self.steps)
 
     def train(self) -> Iterator[StepOutput]:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from unbraid.config import check, per_member_fields, to_toml
-from unbraid.dictionaries import BatchTopK, Dictionary, Relu, TopK
+from unbraid.dictionaries import AuxK, BatchTopK, Dictionary, Relu, TopK
 from unbraid.dictionaries.lists import Inputs
 from unbraid.dictionaries.mechanisms import MECHANISMS, Enabled, Mechanism, Signals, enabled
 from unbraid.dictionaries.mechanisms.mechanism import gather_signals
@@ -61,6 +61,7 @@ EXAMPLES = {
     ],
     "reallocation": [
         Example({"every": 5, "threshold": 0.95}, off={"every": 5, "threshold": 0.0}, beside=SPARSITY),
+        Example({"every": 5, "threshold": 0.95, "encoder_scale": 1.0}, off={"every": 5, "until": 0.0}),
         Example(
             {"every": 5, "threshold": 0.3, "form": "published"},
             off={"every": 5, "threshold": 0.0, "form": "published"},
@@ -115,8 +116,8 @@ EXAMPLES = {
 WORLD = Superposition(dimensions=6, n_features=9, active=2.0)
 DICTIONARIES = [
     Dictionary(d_sae=8),
-    Dictionary(d_sae=8, activation=TopK(k=3), pre_bias=True),
-    Dictionary(d_sae=8, activation=BatchTopK(k=2)),
+    Dictionary(d_sae=8, activation=TopK(k=3, auxk=AuxK(weight=0.5, k=2, dead_after=24)), pre_bias=True),
+    Dictionary(d_sae=8, activation=BatchTopK(k=2, auxk=AuxK(dead_after=24))),
 ]
 TRAINING = Training(steps=16, batch=24, learning_rate=0.02, warmup_steps=2, decay_steps=4, clip=0.5)
 CASES = [(name, example) for name, examples in EXAMPLES.items() for example in examples]
@@ -311,7 +312,7 @@ def test_encode_only_lowers_or_silences_what_would_fire(name, example, dictionar
 
 
 @pytest.mark.parametrize("bias", [0.1, -0.4], ids=["dense", "sparse"])
-@pytest.mark.parametrize("activation", [Relu(), TopK(k=4)], ids=["relu", "topk"])
+@pytest.mark.parametrize("activation", [Relu(), TopK(k=4, auxk=AuxK(k=3, dead_after=64))], ids=["relu", "topk"])
 @over_examples
 def test_the_fast_step_is_the_readable_one(name, example, activation, bias):
     mechanisms = stacked([records(name, example, example.settings), records(name, example, example.settings, 2.0)])

@@ -1,5 +1,7 @@
 """What goes, of features that repeat each other; and where it goes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ import torch
 from tests.dictionaries.mechanisms.hand_made import a_pass, a_stack
 from unbraid.dictionaries.mechanisms import CorrelationPruning, Signals
 from unbraid.dictionaries.mechanisms.correlation_pruning import fewest, percentiles
+from unbraid.schedule import Moment
 
 RNG = np.random.default_rng(1)
 ALONE = np.maximum(RNG.standard_normal((200, 3)), 0)
@@ -113,12 +116,12 @@ def test_a_feature_that_always_fires_alike_correlates_with_nothing():
 
 
 @pytest.mark.parametrize("form", ["corrected", "published"])
-def test_new_rows_are_as_long_as_the_survivors_and_point_one_way(form, rng):
+def test_new_rows_are_a_fifth_as_long_as_the_survivors_as_published_as_long_and_point_one_way(form, rng):
     x = torch.from_numpy(rng.standard_normal((200, 8)))
     stack = a_stack(4, 8)
     stack.encoder.mul_(torch.tensor([1.0, 2.0, 3.0, 40.0])[:, None])
     reset = edited(CorrelationPruning(every=1, form=form), np.hstack([ALONE, TWIN]), x=x, stack=stack)
-    expected = 2.0 if form == "corrected" else 2.5
+    expected = 0.2 * 2.0 if form == "corrected" else 2.5
     anew = reset.features[0]
     np.testing.assert_allclose(reset.encoder[0, anew].norm(dim=-1), expected, rtol=1e-6)
     np.testing.assert_allclose(reset.decoder[0, anew].norm(dim=-1), 1, rtol=1e-6)
@@ -173,6 +176,17 @@ def test_no_more_go_than_there_are_samples_and_the_least_important_first():
     rank = torch.tensor([[2, 0, 3, 1]])
     assert fewest(gone, rank, 2).tolist() == [[True, False, False, True]]
     assert fewest(gone, rank, 9).tolist() == gone.tolist()
+
+
+@pytest.mark.parametrize(("form", "pruned"), [("corrected", False), ("published", True)])
+@pytest.mark.parametrize("moment", [Moment(done=0.9), Moment(done=0.3, decaying=True)])
+def test_nothing_goes_late_in_a_training_except_as_published(moment, form, pruned):
+    codes, stack, mechanism = np.hstack([ALONE, TWIN]), a_stack(4), CorrelationPruning(every=1, form=form)
+    memory, forward = mechanism.start(stack), a_pass(codes)
+    early = mechanism.edit(replace(forward, moment=Moment(done=0.8)), memory, stack, Signals())
+    late = mechanism.edit(replace(forward, moment=moment), memory, stack, Signals())
+    assert early is not None
+    assert (late is not None) == pruned
 
 
 def test_where_all_go_the_mean_length_is_that_of_all():

@@ -1,15 +1,18 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from unbraid.codes import Codes
-from unbraid.dictionaries import Dictionary, Stack
+from unbraid.dictionaries import AuxK, Dictionary, Stack, TopK
 from unbraid.dictionaries.mechanisms import Forward, Reallocation, Signals
 from unbraid.dictionaries.mechanisms.directions import own_seeds
 from unbraid.dictionaries.training.config import Training
-from unbraid.dictionaries.training.fit import inputs_of, train
+from unbraid.dictionaries.training.fit import fit, inputs_of, train
 from unbraid.dictionaries.training.step import State
 from unbraid.members import stack_configs
+from unbraid.schedule import moment_after
 from unbraid.worlds import Superposition
 
 FEATURES, DIMENSIONS = 6, 4
@@ -62,7 +65,7 @@ def test_the_idle_start_at_the_worst_reconstructed_samples_each_at_another(rng):
         expected = residuals[order] / np.linalg.norm(residuals[order], axis=1, keepdims=True)
         ranked = sorted([2, 3, 4], key=lambda f: float(STACK.decoder[member, f, 0]))
         np.testing.assert_allclose(reset.decoder[member, ranked], expected, rtol=1e-5)
-        length = float(STACK.encoder[member, [0, 1, 5]].norm(dim=-1).mean())
+        length = 0.2 * float(STACK.encoder[member, [0, 1, 5]].norm(dim=-1).mean())
         np.testing.assert_allclose(reset.encoder[member, ranked], length * expected, rtol=1e-5)
 
 
@@ -107,6 +110,61 @@ def test_features_are_judged_only_every_so_many_steps_and_only_when_as_old(rng):
             memory["age"][:] = 0  # as if everyone had started anew between two checks
             memory["activity"][:] = 0
     assert reset_at == [3, 9, 12]
+
+
+@pytest.mark.parametrize(
+    ("form", "scale", "expected"), [("corrected", 0.5, 0.5), ("corrected", 1.0, 1.0), ("published", 0.5, 1.0)]
+)
+def test_what_starts_anew_is_as_loud_as_it_is_told_and_as_published_as_the_others(form, scale, expected, rng):
+    mechanism = Reallocation(threshold=0.2, every=1, encoder_scale=scale, form=form)
+    forward = pass_of([0.4] * 3 + [0.0] * 3, rng)
+    reset = mechanism.edit(forward, after(mechanism, [forward]), STACK, Signals())
+    assert reset is not None
+    others = STACK.encoder[:, :3].norm(dim=-1).mean(-1, keepdim=True)
+    torch.testing.assert_close(reset.encoder[:, 3:].norm(dim=-1), expected * others.expand(2, 3))
+    torch.testing.assert_close(reset.decoder[:, 3:].norm(dim=-1), torch.ones(2, 3))
+
+
+@pytest.mark.parametrize("form", ["corrected", "published"])
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        ({}, [2, 4, 6, 8, 10, 12, 14, 16]),  # not in the last fifth
+        ({"decay_share": 0.5}, [2, 4, 6, 8]),  # at 10 the rate is about to fall
+        ({"decay_share": 0.1}, [2, 4, 6, 8, 10, 12, 14, 16]),
+        ({"until": 1.0}, [2, 4, 6, 8, 10, 12, 14, 16, 18, 20]),
+        ({"until": 0.25}, [2, 4]),
+    ],
+)
+def test_nothing_starts_anew_too_late_except_as_published(schedule, expected, form, rng):
+    settings, training = dict(schedule), {"steps": 20}
+    until = {"until": settings.pop("until")} if "until" in settings else {}
+    mechanism = Reallocation(threshold=0.2, every=2, momentum=0.0, form=form, **until)
+    forward, memory, anew = pass_of([0.4] * 3 + [0.0] * 3, rng), mechanism.start(STACK), []
+    for position in range(20):
+        memory = mechanism.observe(forward, memory, STACK, Signals())
+        now = replace(forward, moment=moment_after(position, Training(**training, **settings)))
+        if mechanism.edit(now, memory, STACK, Signals()) is not None:
+            anew.append(position + 1)
+    assert anew == (expected if form == "corrected" else list(range(2, 21, 2)))
+
+
+def explained_variance(mechanisms):
+    """Of top-k dictionaries, many of whose features die, after a training that restarts them to its end or does not."""
+    world = Superposition(dimensions=64, n_features=256, active=5.0, decay=0.98)
+    rule = TopK(k=5, auxk=AuxK(weight=0))
+    pace = Training(steps=400, batch=256, learning_rate=3e-3)
+    stack = fit(world, Dictionary(d_sae=256, activation=rule), mechanisms, pace, seeds=[0, 1, 2])
+    x = world.batch(0, 4096, split="evaluation").x
+    left = (x - stack.decode(stack.encode(x))).square().sum((1, 2))
+    return 1 - left / (x - x.mean(0)).square().sum()
+
+
+def test_explained_variance_is_no_lower_with_it_than_without():
+    """Restarting to the last step, at full length, leaves features that say nothing and fire everywhere."""
+    without, late = explained_variance([]), Reallocation(every=50, momentum=0.9, until=1.0, encoder_scale=1.0)
+    assert (explained_variance([Reallocation(every=50, momentum=0.9)]) >= without).all()
+    assert (explained_variance([late]) < without - 0.03).all()
 
 
 @pytest.mark.parametrize("form", ["corrected", "published"])

@@ -3,16 +3,19 @@
 corrected  bar = threshold + (1-threshold) · percentile of importance, never above 1; of a pair the less important goes
            (among equals, the less active), unless what it repeats has gone itself, or it fired in fewer than
            `least` samples, where a correlation says nothing: of two that fired once, together, it is 1; it goes to
-           where inputs are reconstructed worst, made orthogonal to the survivors
+           where inputs are reconstructed worst, made orthogonal to the survivors, with an encoder row `encoder_scale`
+           times as long as the survivors' on average; nobody does once the learning rate decays, nor after `until` of
+           the training
 published  bar = threshold · (1 + percentile), above 1 and out of reach for all but the least important quarter;
-           both of a pair go, to random directions. (The source's first look knows the importance of that step already;
-           here signals are those of the step before, and the first look spares nobody.)
+           both of a pair go, to random directions at the survivors' full encoder length, to the last step. (The
+           source's first look knows the importance of that step already; here signals are those of the step before,
+           and the first look spares nobody.)
 
-A new encoder row is as long as the survivors' on average. The optimiser forgets in both forms (as the source's notes
+The optimiser forgets in both forms (as the source's notes
 say, and its code does not). Pairs that never fired together are passed over: see `coactivation/pairs.py`.
 """
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -20,12 +23,12 @@ from pydantic import Field
 from unbraid.axes import Bool, Float, Int, Tensor
 from unbraid.config import PerMemberFloat
 from unbraid.dictionaries.coactivation import Chosen
-from unbraid.dictionaries.mechanisms.directions import at_random, own_seeds, toward_errors
-from unbraid.dictionaries.mechanisms.mechanism import Forward, Mechanism, Memory, Reset, Signals
+from unbraid.dictionaries.mechanisms.directions import StartsAnew, at_random, own_seeds, toward_errors
+from unbraid.dictionaries.mechanisms.mechanism import Forward, Memory, Reset, Signals
 from unbraid.dictionaries.stack import Stack
 
 
-class CorrelationPruning(Mechanism):
+class CorrelationPruning(StartsAnew):
     """Every `every` steps, restart features whose codes correlate too strongly with those of another feature.
 
     With `MomentumImportance`, active features need a stronger correlation to be restarted. `random_orthogonal` is what
@@ -47,8 +50,6 @@ class CorrelationPruning(Mechanism):
     """Where features restart: worst errors, at random, or random and orthogonal. None: errors (published: random)."""
     least: int = Field(default=10, ge=1)
     """Samples of the batch in which a feature must have fired to be restarted; higher spares rare features."""
-    form: Literal["corrected", "published"] = "corrected"
-    """corrected: as the source describes it. published: as the source's code does it."""
     reads: ClassVar[frozenset[str]] = frozenset({"importance"})
 
     @property
@@ -67,7 +68,7 @@ class CorrelationPruning(Mechanism):
         return {**memory, "steps": memory["steps"] + 1}
 
     def edit(self, forward: Forward, memory: Memory, stack: Stack, signals: Signals) -> Reset | None:
-        if int(memory["steps"][0]) % self.every:
+        if int(memory["steps"][0]) % self.every or self.too_late(forward.moment):
             return None
         together, threshold = forward.together(), torch.as_tensor(self.threshold).expand(stack.members)
         pairs = together.exceeding("pearson", threshold.tolist())
@@ -106,7 +107,7 @@ class CorrelationPruning(Mechanism):
                 lost[features[len(directions) :]] = False  # in one dimension there is nowhere to go
             alive = stack.encoder[m] if lost.all() else stack.encoder[m, ~lost]
             lengths[m] = alive.norm(dim=-1).mean()
-        return Reset(anew, lengths * rows, rows)
+        return Reset(anew, self.scale * lengths * rows, rows)
 
 
 def percentiles(importance: Float[Tensor, "m f"]) -> Float[Tensor, "m f"]:

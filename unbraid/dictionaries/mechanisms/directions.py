@@ -1,4 +1,8 @@
-"""Directions for features that start anew: at random, or what the dictionary cannot say yet and no survivor says.
+"""Features that start anew: when, how loud, and where.
+
+When: not once the learning rate falls, nor in the last part of a training, so that what is new has time to settle.
+How loud: with a short encoder row, so that it fires little until it has learned what to say (as Bricken et al. 2023).
+Where: directions at random, or what the dictionary cannot say yet and no survivor says.
 
 The latter are the errors x - x̂ of the worst samples, each made orthogonal to the survivors and to those before it. Once
 there are as many as dimensions nothing is orthogonal to all of them: then to the d/4 that are most related to it.
@@ -6,15 +10,40 @@ Errors that say the same, as of one missing feature at several strengths, give o
 few, directions at random, made orthogonal alike.
 """
 
+from typing import Literal
+
 import torch
+from pydantic import Field
 from torch.nn.functional import normalize
 
 from unbraid.axes import Float, Int, Tensor
+from unbraid.dictionaries.mechanisms.mechanism import Mechanism
 from unbraid.dictionaries.stack import Stack
 from unbraid.randomness import seed_of, stream
+from unbraid.schedule import Moment
 
 LEAST_LEFT = 1e-3
 """Of an error's length: less is said already, and the rest is mostly rounding."""
+
+
+class StartsAnew(Mechanism):
+    """The base class of mechanisms that restart features: when they stop, and how loud a restarted feature is."""
+
+    until: float = Field(default=0.8, ge=0, le=1)
+    """Share of the training after which nothing restarts; nor does it once the learning rate decays. Corrected form."""
+    encoder_scale: float = Field(default=0.2, gt=0)
+    """Length of a restarted encoder row, as a share of the others' mean; higher fires more at once. Corrected form."""
+    form: Literal["corrected", "published"] = "corrected"
+    """corrected: as the source describes it. published: as the source's code does it."""
+
+    def too_late(self, moment: Moment) -> bool:
+        """Whether what restarted now would have too little time; the published form never asks."""
+        return self.form == "corrected" and (moment.decaying or moment.done > self.until)
+
+    @property
+    def scale(self) -> float:
+        """What the others' encoder length is multiplied by."""
+        return self.encoder_scale if self.form == "corrected" else 1.0
 
 
 def own_seeds(stack: Stack) -> Int[Tensor, "m"]:

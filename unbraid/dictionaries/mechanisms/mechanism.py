@@ -26,6 +26,7 @@ from unbraid.dictionaries.activations import Fired
 from unbraid.dictionaries.coactivation import Pairs, find_pairs
 from unbraid.dictionaries.stack import Stack
 from unbraid.errors import UserError
+from unbraid.schedule import Moment
 
 Memory = dict[str, Tensor]
 """What a mechanism remembers between steps: tensors that begin with the axes `m f`, or `m` alone."""
@@ -59,6 +60,8 @@ class Forward:
     fired: Fired | None = None
     would_fire: Codes | None = None
     """What would have fired, where `encode` has lowered it."""
+    moment: Moment = field(default_factory=Moment)
+    """Where in its training this pass is; `edit` alone is told."""
     known: dict[str, Pairs] = field(default_factory=dict, repr=False, compare=False)
     """What was worked out about this pass; mechanisms that ask the same share it."""
 

@@ -5,14 +5,14 @@
 Every `every` steps, features at least that old are judged, so that one that has just started anew gets its time.
 
 corrected    idle: activity < threshold · the mean activity. Each idle feature starts at the residual of another of the
-             worst reconstructed samples, its encoder as long as those of the others are on average
+             worst reconstructed samples, its encoder `encoder_scale` times as long as those of the others are on
+             average; nobody does once the learning rate decays, nor after `until` of the training
 published    idle: activity < threshold, however sparse the codes (so nearly all, in a wide dictionary). They start in
-             random directions. (As written it never ran: it shared a counter with pruning, which set it back at 100.)
+             random directions, with the others' full encoder length, to the last step. (As written it never ran: it
+             shared a counter with pruning, which set it back at 100.)
 
 Which idle feature gets which direction is decided by their old directions, not by their labels.
 """
-
-from typing import Literal
 
 import torch
 from pydantic import Field
@@ -20,12 +20,12 @@ from torch.nn.functional import normalize
 
 from unbraid.axes import Bool, Float, Int, Tensor
 from unbraid.config import PerMemberFloat
-from unbraid.dictionaries.mechanisms.directions import at_random, own_seeds
-from unbraid.dictionaries.mechanisms.mechanism import Forward, Mechanism, Memory, Reset, Signals
+from unbraid.dictionaries.mechanisms.directions import StartsAnew, at_random, own_seeds
+from unbraid.dictionaries.mechanisms.mechanism import Forward, Memory, Reset, Signals
 from unbraid.dictionaries.stack import Stack
 
 
-class Reallocation(Mechanism):
+class Reallocation(StartsAnew):
     """Restart features that hardly ever fire, in the directions of the largest reconstruction errors.
 
     The published form restarts them in random directions.
@@ -43,8 +43,6 @@ class Reallocation(Mechanism):
     """How slowly the activity follows new batches, from 0 (the last batch alone) to nearly 1 (very slowly)."""
     every: int = Field(default=1000, ge=1)
     """Steps between two checks, and the age from which a feature is checked; lower restarts more often."""
-    form: Literal["corrected", "published"] = "corrected"
-    """corrected: as the source describes it. published: as the source's code does it."""
 
     def start(self, stack: Stack) -> Memory:
         new, steps = torch.zeros(stack.members, stack.features), torch.zeros(stack.members, dtype=torch.int64)
@@ -56,7 +54,7 @@ class Reallocation(Mechanism):
         return {**memory, "activity": activity, "age": memory["age"] + 1, "steps": memory["steps"] + 1}
 
     def edit(self, forward: Forward, memory: Memory, stack: Stack, signals: Signals) -> Reset | None:
-        if int(memory["steps"][0]) % self.every:
+        if int(memory["steps"][0]) % self.every or self.too_late(forward.moment):
             return None
         idle = self.idle(memory)
         anew, rows = torch.zeros_like(idle), torch.zeros_like(stack.encoder)
@@ -67,7 +65,7 @@ class Reallocation(Mechanism):
             directions = self._directions(forward, memory, member, len(features))
             rows[member, features[: len(directions)]] = directions.to(rows.dtype)
             anew[member, features[: len(directions)]] = True
-        return Reset(anew, scale[:, None, None] * rows, rows) if anew.any() else None
+        return Reset(anew, self.scale * scale[:, None, None] * rows, rows) if anew.any() else None
 
     def idle(self, memory: Memory) -> Bool[Tensor, "m f"]:
         """Old enough to be judged, and hardly ever firing; nobody, where that would be everybody."""

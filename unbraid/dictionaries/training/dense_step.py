@@ -33,7 +33,7 @@ def dense_step(state: State, inputs: Inputs, training: Training, mechanisms: Mec
     error = forward.reconstruction - x
     loss, slopes = _loss(error, training)
     with torch.enable_grad():
-        costs = find_costs(stack, forward, loss, mechanisms, signals)
+        costs = find_costs(state, forward, loss, training, mechanisms, signals)
     check_finite({f"loss term '{name}'": cost for name, cost in costs.terms.items()}, state.step)
     error *= slopes
     in_codes = costs.add_to(error @ stack.decoder.mT, encoded.codes)
@@ -54,7 +54,7 @@ def dense_step(state: State, inputs: Inputs, training: Training, mechanisms: Mec
         kernels.take_step(*named, *state.adam.corrections(rate), *state.adam.with_moments(state.stack.parameters()))
     else:
         apply_gradients(state, gradients, lengths, rate, training)
-    return conclude(state, forward, costs.terms, mechanisms, signals)
+    return conclude(state, forward, costs.terms, training, mechanisms, signals)
 
 
 def _loss(error: Float[Tensor, "m b d"], training: Training) -> tuple[Float[Tensor, "m"], Tensor | float]:

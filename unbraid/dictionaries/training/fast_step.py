@@ -56,7 +56,8 @@ def _member(state: State, index: int) -> State:
 
     adam = Adam(select(state.adam.mean), select(state.adam.square), select(state.adam.age))
     memories = {name: select(memory) for name, memory in state.memories.items()}
-    return State(state.stack.member(index), adam, memories, state.step)
+    since_fired = None if state.since_fired is None else state.since_fired[index : index + 1]
+    return State(state.stack.member(index), adam, memories, state.step, since_fired)
 
 
 def _joined(outcomes: list[StepOutput]) -> StepOutput:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
+from unbraid.axes import Float, Tensor
 from unbraid.dictionaries.lists import Inputs, serve
 from unbraid.dictionaries.mechanisms import MECHANISMS
 from unbraid.dictionaries.mechanisms.mechanism import Mechanism, Mechanisms
@@ -23,6 +24,11 @@ def inputs_of(world: World, training: Training) -> InputSource:
         return Inputs(batch.x, batch.truth, world.directions) if batch.exact else Inputs(batch.x)
 
     return inputs
+
+
+def first_inputs(dictionary: Dictionary, source: InputSource) -> Float[Tensor, "b d"] | None:
+    """The inputs of the first step, where the dictionary begins at samples of them."""
+    return source(0).x if dictionary.from_data else None
 
 
 def train(state: State, source: InputSource, training: Training, mechanisms: Mechanisms) -> Iterator[StepOutput]:
@@ -88,8 +94,9 @@ def fit(
     if len(named) < len(mechanisms):
         raise UserError("fit was given two mechanisms of one kind; accepted: each kind once")
     training = stack_configs([training or Training()] * len(seeds))
-    state = State.start(dictionary or Dictionary(), world.dimensions, named, seeds)
-    for _ in train(state, inputs_of(world, training), training, named):
+    source, dictionary = inputs_of(world, training), dictionary or Dictionary()
+    state = State.start(dictionary, world.dimensions, named, seeds, first_inputs(dictionary, source))
+    for _ in train(state, source, training, named):
         pass
     return state.in_use(named)
 

@@ -18,7 +18,7 @@ from unbraid.dictionaries.mechanisms.mechanism import Forward, Mechanism, Mechan
 from unbraid.dictionaries.stack import Stack
 from unbraid.dictionaries.training import kernels
 from unbraid.dictionaries.training.config import Training
-from unbraid.dictionaries.training.step import encode
+from unbraid.dictionaries.training.step import State, encode, rule_costs
 from unbraid.schedule import Terms
 
 
@@ -76,10 +76,16 @@ class Costs:
 
 
 def find_costs(
-    stack: Stack, forward: Forward, reconstruction: Float[Tensor, "m"], mechanisms: Mechanisms, signals: Signals
+    state: State,
+    forward: Forward,
+    reconstruction: Float[Tensor, "m"],
+    training: Training,
+    mechanisms: Mechanisms,
+    signals: Signals,
 ) -> Costs:
-    """The costs of a pass, given the reconstruction's, and the gradients of the penalties."""
-    terms, weights = {"reconstruction": reconstruction}, stack.requires_grad_copy()
+    """The costs of a pass, given the reconstruction's, and the gradients of the others."""
+    weights = state.stack.requires_grad_copy()
+    terms = {"reconstruction": reconstruction, **rule_costs(forward, weights, training, state)}
     values = forward.codes.values.detach().requires_grad_()
     codes, counted = replace(forward.codes, values=values), forward.codes.l1().requires_grad_()
     seen = Forward(forward.x, codes, forward.reconstruction, Fired(codes, counted), known=forward.known)

@@ -38,7 +38,7 @@ def sparse_step(state: State, inputs: Inputs, training: Training, mechanisms: Me
     encoded = _encode_in_place(lists, state.stack, mechanisms, signals)
     decoded = _Decoded.of(state.stack, lists, x, training)
     forward = Forward(x, decoded.codes, decoded.reconstruction, would_fire=encoded.would_fire)
-    costs = find_costs(state.stack, forward, decoded.loss, mechanisms, signals)
+    costs = find_costs(state, forward, decoded.loss, training, mechanisms, signals)
     check_finite({f"loss term '{name}'": cost for name, cost in costs.terms.items()}, state.step)
     in_codes = costs.add_to(decoded.gradients, encoded.codes)
     in_values, in_weights = encoded.back(in_codes, costs.in_weights)
@@ -50,7 +50,7 @@ def sparse_step(state: State, inputs: Inputs, training: Training, mechanisms: Me
     else:
         gradients = _all_gradients(state.stack, events, decoded, in_weights)
         apply_gradients(state, gradients, gradient_lengths(gradients), rate, training)
-    return conclude(state, forward, costs.terms, mechanisms, signals)
+    return conclude(state, forward, costs.terms, training, mechanisms, signals)
 
 
 def _encode_in_place(lists: Lists, stack: Stack, mechanisms: Mechanisms, signals: Signals) -> Encoded:

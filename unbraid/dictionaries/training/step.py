@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch.nn.functional import normalize
 
-from unbraid.axes import Float, Tensor
+from unbraid.axes import Float, Int, Tensor
 from unbraid.codes import Codes
 from unbraid.dictionaries.mechanisms.mechanism import (
     Forward,
@@ -23,7 +23,7 @@ from unbraid.dictionaries.mechanisms.mechanism import (
 from unbraid.dictionaries.stack import Dictionary, Stack
 from unbraid.dictionaries.training.adam import Adam, clip_per_member, gradient_lengths
 from unbraid.dictionaries.training.config import Training
-from unbraid.schedule import Terms, check_finite, rate_factor
+from unbraid.schedule import Terms, check_finite, moment_after, rate_factor
 
 
 @dataclass
@@ -34,11 +34,24 @@ class State:
     adam: Adam
     memories: dict[str, Memory]
     step: int = 0
+    since_fired: Int[Tensor, "m f"] | None = None
+    """Samples since each feature fired, where the activation brings dead features back."""
+
+    def __post_init__(self) -> None:
+        if self.since_fired is None and self.stack.activation.revival() is not None:
+            self.since_fired = torch.zeros(self.stack.members, self.stack.features, dtype=torch.int64)
 
     @classmethod
-    def start(cls, dictionary: Dictionary, dimensions: int, mechanisms: Mechanisms, seeds: Sequence[int]) -> "State":
+    def start(
+        cls,
+        dictionary: Dictionary,
+        dimensions: int,
+        mechanisms: Mechanisms,
+        seeds: Sequence[int],
+        x: Float[Tensor, "b d"] | None = None,
+    ) -> "State":
         check_signals(mechanisms)
-        stack = Stack.start(dictionary, dimensions, seeds)
+        stack = Stack.start(dictionary, dimensions, seeds, x)
         memories = {name: mechanism.start(stack) for name, mechanism in mechanisms.items()}
         return cls(stack, Adam.start(stack.parameters()), memories)
 
@@ -53,6 +66,7 @@ class State:
         """Every tensor of the state by a flat name; the same storage, not copies."""
         groups = {"stack": self.stack.tensors(), "mean": self.adam.mean, "square": self.adam.square}
         groups |= {"age": self.adam.age} | {f"memory.{name}": memory for name, memory in self.memories.items()}
+        groups |= {} if self.since_fired is None else {"features": {"since_fired": self.since_fired}}
         return {f"{group}.{name}": tensor for group, named in groups.items() for name, tensor in named.items()}
 
 
@@ -70,7 +84,7 @@ def step(state: State, x: Float[Tensor, "b d"], training: Training, mechanisms: 
 
     weights = state.stack.requires_grad_copy()
     forward = run_forward(weights, x, mechanisms, signals)
-    terms = {"reconstruction": reconstruction_loss(forward, training), **rule_costs(forward, weights, training)}
+    terms = {"reconstruction": reconstruction_loss(forward, training), **rule_costs(forward, weights, training, state)}
     for name, mechanism in mechanisms.items():
         cost = mechanism.penalty(forward, weights, signals)
         if cost is not None:
@@ -83,7 +97,7 @@ def step(state: State, x: Float[Tensor, "b d"], training: Training, mechanisms: 
 
     apply_gradients(state, gradients, gradient_lengths(gradients), rates(state, training), training)
     state.stack.remember(forward.fired.memory if forward.fired else {})
-    return conclude(state, forward.detached(), terms, mechanisms, signals)
+    return conclude(state, forward.detached(), terms, training, mechanisms, signals)
 
 
 def rates(state: State, training: Training) -> Float[Tensor, "m"]:
@@ -104,10 +118,15 @@ def apply_gradients(
 
 
 @torch.no_grad()
-def conclude(state: State, forward: Forward, terms: Terms, mechanisms: Mechanisms, signals: Signals) -> StepOutput:
+def conclude(
+    state: State, forward: Forward, terms: Terms, training: Training, mechanisms: Mechanisms, signals: Signals
+) -> StepOutput:
     """Let mechanisms observe and edit, and count the step."""
+    if state.since_fired is not None:
+        state.since_fired.add_(len(forward.x)).masked_fill_(forward.codes.counts() > 0, 0)
     for name, mechanism in mechanisms.items():
         state.memories[name] = mechanism.observe(forward, state.memories[name], state.stack, signals)
+    forward = replace(forward, moment=moment_after(state.step, training))
     resets = [m.edit(forward, state.memories[name], state.stack, signals) for name, m in mechanisms.items()]
     for reset in resets:
         if reset is not None:
@@ -131,13 +150,26 @@ def encode(codes: Codes, stack: Stack, mechanisms: Mechanisms, signals: Signals)
     return codes
 
 
-def rule_costs(forward: Forward, stack: Stack, training: Training) -> Terms:
+def rule_costs(forward: Forward, stack: Stack, training: Training, state: State) -> Terms:
     """What the activation itself costs; `auxiliary` is the loss of what the detached decoder must explain."""
-    fired = forward.fired
+    fired, costs = forward.fired, auxk_cost(forward, stack, training, state)
     if fired is None or fired.again is None:
-        return fired.costs if fired else {}
+        return {**costs, **fired.costs} if fired else costs
     again = Forward(forward.x, fired.again, stack.detached().decode(fired.again))
-    return {**fired.costs, "auxiliary": reconstruction_loss(again, training)}
+    return {**costs, **fired.costs, "auxiliary": reconstruction_loss(again, training)}
+
+
+def auxk_cost(forward: Forward, stack: Stack, training: Training, state: State) -> Terms:
+    """The loss of what is reconstructed with the help of dead features, who alone learn from it; see `AuxK`."""
+    auxk = stack.activation.revival()
+    if auxk is None or state.since_fired is None:
+        return {}
+    dead = state.since_fired >= auxk.dead_after
+    residual = auxk.of_residual(forward.x, dead, stack.encoder, stack.shifted_bias(), stack.decoder)
+    if residual is None:
+        return {"auxk": forward.reconstruction.new_zeros(stack.members)}
+    helped = replace(forward, reconstruction=forward.reconstruction.detach() + residual)
+    return {"auxk": auxk.weight * reconstruction_loss(helped, training)}
 
 
 def reconstruction_loss(forward: Forward, training: Training) -> Float[Tensor, "m"]:
@@ -156,6 +188,8 @@ def apply_reset(state: State, reset: Reset, mechanisms: Mechanisms) -> None:
     for name, beginning in stack.activation.parameters(stack.members, stack.features).items():
         stack.rule[name][anew] = beginning.to(stack.rule[name].dtype)[anew]
     state.adam.forget(anew)
+    if state.since_fired is not None:
+        state.since_fired[anew] = 0
     for name, mechanism in mechanisms.items():
         for key, beginning in mechanism.start(stack).items():
             if beginning.shape[:2] == anew.shape:
