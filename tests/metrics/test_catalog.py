@@ -18,6 +18,10 @@ RUNS = json.loads((REGRESSION / "scores.json").read_text())
 RENAMED = json.loads((REGRESSION / "renamed.json").read_text())["metrics"]
 ELSEWHERE = {
     "mean_change": "with tracking, where something is learned at two checks",
+    "unlearned_average": "with tracking; newer",
+    "unlearned_same_entry": "with tracking; newer",
+    "learned_gain": "with tracking; newer",
+    "unlearned_gain": "with tracking; newer",
     "steps_to_95": "where a model gets there",
     "seconds": "a time, which the regression runs leave out",
     "letter_absorption": "with letters",

@@ -118,6 +118,7 @@ class TrainStack(LearningStage):
     """Train one stack of dictionaries."""
 
     kind = "train-stack"
+    version = 2
 
     members: tuple[DictionaryMember, ...]
     names: tuple[str, ...]
