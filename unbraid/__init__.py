@@ -17,7 +17,7 @@ True
 | train dictionaries    | fit, Dictionary (Relu, TopK, JumpRelu, ...), Training, mechanisms (Sparsity, ...)  |
 | compare with others   | SparseAutoencoder, Pca, Ica, Nmf, KMeans, KMedoids, Random, Oracle                 |
 | train transformers    | Transformer, Gauge, ModelState, train_model, constraints (Orthogonality, ...)      |
-| evaluate              | score, evaluate_heads, continue_text, draw_recovery                                |
+| evaluate              | score, stability, evaluate_heads, continue_text, draw_recovery                     |
 | read a finished run   | load_stack, load_models                                                            |
 
 In all shapes m is the number of members: dictionaries, or models, that are trained together as one stack. To read about
@@ -70,6 +70,7 @@ _EXPORTS = {  # also in __init__.pyi, for type checkers and editors
     "unbraid.activations.diagnosis": ["diagnose"],
     "unbraid.evaluation.dictionaries": ["Scores", "score"],
     "unbraid.evaluation.heads": ["HeadScores", "evaluate_heads"],
+    "unbraid.evaluation.stability": ["Stability", "stability"],
     "unbraid.evaluation.text_models": ["continue_text"],
     "unbraid.models": [
         "Attention",
