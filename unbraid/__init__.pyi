@@ -40,6 +40,8 @@ from unbraid.evaluation.dictionaries import Scores as Scores
 from unbraid.evaluation.dictionaries import score as score
 from unbraid.evaluation.heads import HeadScores as HeadScores
 from unbraid.evaluation.heads import evaluate_heads as evaluate_heads
+from unbraid.evaluation.stability import Stability as Stability
+from unbraid.evaluation.stability import stability as stability
 from unbraid.evaluation.text_models import continue_text as continue_text
 from unbraid.models import Attention as Attention
 from unbraid.models import Dense as Dense

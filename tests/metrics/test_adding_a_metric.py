@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -24,11 +25,17 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
         with (folder / "unbraid" / "metrics" / file).open("a") as end:
             end.write(addition)
     insert_after(folder / "unbraid/evaluation/dictionaries.py", r'^            "dead": .*$', THE_LINE)
-    insert_after(
-        folder / "unbraid/pipeline/dictionary_stages.py", r'^    kind = "evaluate-stack"\n    version = 2$', THE_VERSION
-    )
+    raise_version(folder / "unbraid/pipeline/dictionary_stages.py")
     run_python(folder, "-m", "unbraid", "run", "quickstart", *SMALL, "--name", "small", "--quiet")
     return folder
+
+
+def raise_version(path: Path) -> None:
+    """Put the line of the page in place of the stage's; it must be the next version."""
+    old = re.search(r'(?<=    kind = "evaluate-stack"\n)    version = (\d+)\n', path.read_text())
+    assert old is not None
+    assert f"    version = {int(old[1]) + 1}\n" == THE_VERSION
+    path.write_text(path.read_text()[: old.start()] + THE_VERSION + path.read_text()[old.end() :])
 
 
 def test_the_example_of_the_page(package: Path):
@@ -60,4 +67,6 @@ def test_a_run_has_it_with_interval_chance_ceiling_and_difference(package: Path)
 
 def test_the_version_is_in_the_key_of_the_stage(package: Path):
     stages = [path for path in (package / "runs" / "cache").iterdir() if path.name.startswith("evaluate-stack-")]
-    assert [json.loads((stage / "checksums.json").read_text())["version"] for stage in stages] == [3]
+    assert [json.loads((stage / "checksums.json").read_text())["version"] for stage in stages] == [
+        int(THE_VERSION.split()[-1])
+    ]

@@ -18,6 +18,15 @@ RUNS = json.loads((REGRESSION / "scores.json").read_text())
 RENAMED = json.loads((REGRESSION / "renamed.json").read_text())["metrics"]
 ELSEWHERE = {
     "mean_change": "with tracking, where something is learned at two checks",
+    "stability": "with several seeds; newer",
+    "stable": "with several seeds; newer",
+    "stability_codes": "with several seeds; newer",
+    "stability_rank": "with several seeds on a planted world; newer",
+    "stable_true": "with several seeds on a planted world; newer",
+    "unlearned_average": "with tracking; newer",
+    "unlearned_same_entry": "with tracking; newer",
+    "learned_gain": "with tracking; newer",
+    "unlearned_gain": "with tracking; newer",
     "steps_to_95": "where a model gets there",
     "capped_steps_to_95": "since it was added",
     "reached_95": "since it was added",
@@ -141,6 +150,8 @@ def test_the_words_of_the_gauge_study_are_thresholds_of_row_std():
 def test_thresholds_in_words_are_those_in_use():
     assert f"at least {catalog.FOUND}" in METRICS["recovered"].sentence
     assert f"at least {catalog.FOUND} with" in METRICS["found"].sentence
+    assert f"at least {catalog.FOUND}," in METRICS["stable"].sentence
+    assert f"at least {catalog.FOUND} with" in METRICS["stable_true"].sentence
     assert f"above {catalog.SHARP:.2f}" in METRICS["sharp_heads"].sentence
     assert f"above {catalog.MEDIUM:.2f}" in METRICS["medium_heads"].sentence
     assert f"φ ≥ {DEFAULT.good_phi}" in METRICS["factors_recovered"].sentence

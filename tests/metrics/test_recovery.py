@@ -14,6 +14,9 @@ from scipy.optimize import linear_sum_assignment
 
 from unbraid.metrics.recovery import (
     FATES,
+    LEARNED,
+    STILL,
+    UNLEARNED,
     best_cosine,
     best_entry,
     change,
@@ -22,16 +25,18 @@ from unbraid.metrics.recovery import (
     expected_best,
     fate,
     fates,
+    gain,
     match,
     matched_cosine,
     mcc,
-    mean_change,
     mean_matched_cosine,
+    mean_of,
     mmcs,
     mmcs_with,
     recovered,
     redundancy,
     totals,
+    unlearned_by_same_entry,
 )
 
 
@@ -285,25 +290,67 @@ def test_change_is_one_less_the_cosine_of_the_angle_turned(degrees, expected):
     assert change(torch.tensor([[1.0, 0.0]]), turned).item() == pytest.approx(expected, abs=1e-6)
 
 
-def test_mean_change_is_over_what_is_still_found():
+def test_a_mean_is_over_what_has_the_fate_and_a_value():
     history = torch.tensor([[[0, 1, 4, 4]], [[0, 0, 1, 2]]])
     turned = torch.tensor([[[9.0, torch.nan, 0.1, 0.3]], [[9.0, 9.0, 9.0, 9.0]]])
-    assert mean_change(turned, history)[0].item() == pytest.approx(0.2)
-    assert mean_change(turned, history)[1].isnan().all()
+    assert mean_of(STILL, turned, history)[0].item() == pytest.approx(0.2)
+    assert mean_of(STILL, turned, history)[1].isnan().all()
+    assert mean_of(LEARNED, turned, history)[0].isnan().all()
+
+
+# One dictionary, four true features, four checks. By hand:
+#   check 1  feature 0 is learned (.1 → .95), feature 1 too (.2 → .92), 3 was found from the start and still is
+#   check 2  feature 0 is unlearned by its own entry (.95 → .5), 1 by another (.92 → .6), 3 moves
+#   check 3  feature 0 is learned again (.5 → .97), 3 is unlearned by the entry it moved to (.91 → .81)
+BEST = torch.tensor(
+    [[[0.1, 0.2, 0.3, 0.9], [0.95, 0.92, 0.3, 0.9], [0.5, 0.6, 0.4, 0.91], [0.97, 0.6, 0.4, 0.81]]], dtype=torch.float64
+)
+ENTRIES = torch.tensor([[[4, 5, 6, 7], [0, 1, 6, 7], [0, 2, 6, 8], [3, 2, 6, 8]]])
+
+
+def test_what_is_unlearned_by_its_own_entry_is_told_from_what_another_entry_is_nearer_to():
+    history = fates(BEST, ENTRIES)
+    assert count_fates(history)[0, :, UNLEARNED].tolist() == [0, 0, 2, 1]
+    assert unlearned_by_same_entry(history, ENTRIES).tolist() == [[0, 0, 1, 1]]
+
+
+def test_gains_are_differences_of_the_best_cosine_since_the_check_before():
+    risen = gain(BEST)
+    assert risen[:, 0].isnan().all()
+    np.testing.assert_allclose(risen[0, 2].tolist(), [-0.45, -0.32, 0.1, 0.01], atol=1e-6)
+    history = fates(BEST, ENTRIES)
+    learned, unlearned = mean_of(LEARNED, risen, history)[0], mean_of(UNLEARNED, risen, history)[0]
+    np.testing.assert_allclose(learned.tolist(), [np.nan, (0.85 + 0.72) / 2, np.nan, 0.47], atol=1e-6)
+    np.testing.assert_allclose(unlearned.tolist(), [np.nan, np.nan, -(0.45 + 0.32) / 2, -0.1], atol=1e-6)
+
+
+def test_totals_split_the_unlearned_and_average_every_event_alike():
+    scores = totals(BEST, ENTRIES, torch.zeros(1, 4, 4), torch.zeros(1, 4, dtype=torch.long), middle=1)
+    assert scores["unlearned_total"].item() == 3
+    assert scores["unlearned_average"].item() == 1  # three, over the three checks after the start
+    assert scores["unlearned_same_entry"].item() == 2
+    assert scores["learned_gain"].item() == pytest.approx((0.85 + 0.72 + 0.47) / 3, abs=1e-6)
+    assert scores["unlearned_gain"].item() == pytest.approx(-(0.45 + 0.32 + 0.1) / 3, abs=1e-6)
 
 
 def test_totals_are_of_the_whole_training_and_growths_since_the_middle():
     best = torch.tensor([[[0.1, 0.1, 0.1], [0.95, 0.95, 0.1], [0.95, 0.1, 0.1], [0.95, 0.95, 0.95], [0.95] * 3]])
     entry = torch.tensor([[[0, 1, 2], [0, 1, 2], [0, 1, 2], [5, 1, 2], [5, 1, 2]]])
     turned, dead = torch.full((1, 5, 3), 0.25), torch.tensor([[0, 1, 2, 3, 7]])
-    found = {name: value.item() for name, value in totals(fates(best, entry), turned, dead, middle=2).items()}
-    assert found == {
-        "found": 3,
-        "still_learned": 3,
-        "still_growth": 3 - 1,
-        "learned_total": 4,
-        "unlearned_total": 1,
-        "moved_total": 1,
-        "mean_change": 0.25,
-        "dead_growth": 5,
-    }
+    scores = {name: value.item() for name, value in totals(best, entry, turned, dead, middle=2).items()}
+    assert scores == pytest.approx(
+        {
+            "found": 3,
+            "still_learned": 3,
+            "still_growth": 3 - 1,
+            "learned_total": 4,
+            "unlearned_total": 1,
+            "unlearned_average": 0.25,
+            "unlearned_same_entry": 1,
+            "moved_total": 1,
+            "mean_change": 0.25,
+            "learned_gain": 0.85,
+            "unlearned_gain": -0.85,
+            "dead_growth": 5,
+        }
+    )

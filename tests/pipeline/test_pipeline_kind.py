@@ -166,6 +166,11 @@ def test_many_dictionaries_learn_from_one_model(tmp_path: Path):
     run = run_config(tmp_path, "first", text.replace(KMEANS, ""), recorded)
     assert [recorded.kinds.count(kind) for kind in ("train-models", "capture", "train-stack")] == [1, 1, 2]
     assert len(read_json(run.stack(0) / "members.json")) == 6
+    for setting in run.scores()["settings"]:  # how much comes again from another seed needs no planted directions
+        again = setting["metrics"]["stability"]
+        assert 0 < again["chance"] < 1
+        assert len(again["members"]) == 3
+        assert "stability_rank" not in setting["metrics"]
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,30 @@ def test_the_totals_are_scores(tracked: Run):
     middling = arrays["thresholds"].tolist().index(0.9)
     assert values["still_learned"] == arrays["still"][middling, :, -1].tolist()
     assert values["unlearned_total"] == arrays["unlearned"][middling].sum(-1).tolist()
+    assert values["unlearned_same_entry"] == arrays["unlearned_same_entry"][middling].sum(-1).tolist()
+    assert values["unlearned_average"] == arrays["unlearned"][middling, :, 1:].mean(-1).tolist()
     assert "still_learned" in tracked.scores()["settings"][0]["metrics"]
+
+
+def test_what_is_learned_rose_and_what_is_unlearned_fell_by_the_difference_of_best_cosines(tracked: Run):
+    """Over all thresholds and both members, from the best cosines on disk."""
+    arrays = read_arrays(tracked.stack(0) / "tracking.safetensors")
+    seen = 0
+    for level, threshold in enumerate(arrays["thresholds"]):
+        for member in range(2):
+            best, entry = arrays["best"][member], arrays["entry"][member]
+            for check in range(1, len(best)):
+                before, now = best[check - 1] >= threshold, best[check] >= threshold
+                for fate, chosen in {"learned": ~before & now, "unlearned": before & ~now}.items():
+                    mean = arrays[f"gain_{fate}"][level, member, check]
+                    if chosen.any():
+                        assert mean == pytest.approx((best[check] - best[check - 1])[chosen].mean(), abs=1e-6)
+                        seen += 1
+                    else:
+                        assert np.isnan(mean)
+                same = before & ~now & (entry[check] == entry[check - 1])
+                assert arrays["unlearned_same_entry"][level, member, check] == same.sum()
+    assert seen > 3
 
 
 def test_the_checks_of_a_finished_stage_are_in_one_file(tracked: Run):

@@ -15,6 +15,9 @@ learned    not found before, found now       moved   found both times, by anothe
 unlearned  found before, not found now       still   found both times, by the same entry
 absent     found neither time
 change     1 - cos(direction of its entry before, direction of its entry now)
+gain       its best cosine now - its best cosine before: the change of its representativeness
+
+What is unlearned by the same entry turned away from it; else another entry is nearer now, and not near enough.
 """
 
 import numpy as np
@@ -192,25 +195,45 @@ def change(before: Float[Tensor, "*m d"], now: Float[Tensor, "*m d"]) -> Float[T
     return 1 - torch.cosine_similarity(before, now, dim=-1)
 
 
-def mean_change(change: Float[Tensor, "m c n"], fates: Int[Tensor, "m c n"]) -> Float[Tensor, "m c"]:
-    """The mean change of what is still found by the same entry; NaN where nothing is."""
-    still = fates == STILL
-    return torch.where(still, change, 0).sum(-1) / still.sum(-1)
+def unlearned_by_same_entry(fates: Int[Tensor, "m c n"], entry: Int[Tensor, "m c n"]) -> Int[Tensor, "m c"]:
+    """How many are unlearned at each check while their best entry is that of the check before."""
+    same = torch.cat([torch.zeros_like(entry[:, :1], dtype=torch.bool), entry[:, 1:] == entry[:, :-1]], 1)
+    return ((fates == UNLEARNED) & same).sum(-1)
+
+
+def gain(best: Float[Tensor, "m c n"]) -> Float[Tensor, "m c n"]:
+    """How much each best cosine rose since the check before; NaN at the first."""
+    return torch.cat([torch.full_like(best[:, :1], torch.nan), best.diff(dim=1)], 1)
+
+
+def mean_of(fate: int, values: Float[Tensor, "m *c n"], fates: Int[Tensor, "m *c n"]) -> Float[Tensor, "m *c"]:
+    """The mean of the values that true features of one fate have; NaN where none has any, as at the first check."""
+    counted = (fates == fate) & values.isfinite()
+    return torch.where(counted, values, 0).sum(-1) / counted.sum(-1)
 
 
 def totals(
-    fates: Int[Tensor, "m c n"], change: Float[Tensor, "m c n"], dead: Int[Tensor, "m c"], middle: int
+    best: Float[Tensor, "m c n"],
+    entry: Int[Tensor, "m c n"],
+    change: Float[Tensor, "m c n"],
+    dead: Int[Tensor, "m c"],
+    middle: int,
 ) -> dict[str, Tensor]:
     """What is left at the last check, how it got there, and what it gained since the check `middle`."""
-    counts = count_fates(fates)
-    still = counts[..., STILL]
+    fate = fates(best, entry)
+    counts, risen = count_fates(fate), gain(best)
+    still, unlearned = counts[..., STILL], counts[..., UNLEARNED]
     return {
         "found": counts[:, -1, [LEARNED, MOVED, STILL]].sum(-1).double(),
         "still_learned": still[:, -1].double(),
         "still_growth": (still[:, -1] - still[:, middle]).double(),
         "learned_total": counts[..., LEARNED].sum(1).double(),
-        "unlearned_total": counts[..., UNLEARNED].sum(1).double(),
+        "unlearned_total": unlearned.sum(1).double(),
+        "unlearned_average": unlearned[:, 1:].double().mean(1),
+        "unlearned_same_entry": unlearned_by_same_entry(fate, entry).sum(1).double(),
         "moved_total": counts[..., MOVED].sum(1).double(),
-        "mean_change": mean_change(change, fates)[:, -1].double(),
+        "mean_change": mean_of(STILL, change, fate)[:, -1].double(),
+        "learned_gain": mean_of(LEARNED, risen.flatten(1), fate.flatten(1)).double(),
+        "unlearned_gain": mean_of(UNLEARNED, risen.flatten(1), fate.flatten(1)).double(),
         "dead_growth": (dead[:, -1] - dead[:, middle]).double(),
     }

@@ -5,6 +5,7 @@ Evaluate scores.json, tables.safetensors, normalization.safetensors; with plante
 Fit      baselines are fitted and scored member by member, in one stage: fitting is quick
 """
 
+import json
 from abc import ABC
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from unbraid.dictionaries.training.step import State, StepOutput
 from unbraid.evaluation.dictionaries import Scores, score, shown_cosines
 from unbraid.evaluation.feature_pages import FactorResults, evaluate_factors
 from unbraid.evaluation.pair_stability import PairScores, pair_stability
+from unbraid.evaluation.stability import score_stability
 from unbraid.members import stack_configs
 from unbraid.metrics import recovery
 from unbraid.pipeline.experiment import Samples
@@ -257,15 +259,17 @@ class EvaluateStack(LearningStage):
         if world.normalization is not None:
             write_arrays(context.folder / "normalization.safetensors", world.normalization.arrays())
         scores = score(stack, world, self.samples)
-        tables = {**arrays(scores.tables), **self._cosine_tables(stack, world, scores)}
+        members = [stack.member(index) for index in range(stack.members)]
+        again = score_stability(members, self.settings, world, self.samples)
+        tables = {**arrays(scores.tables), **self._cosine_tables(stack, world, scores), **_stacked(again.tables)}
         tables["probabilities"] = world.probabilities.numpy()
         write_arrays(context.folder / "tables.safetensors", tables)
         values = {name: value.tolist() for name, value in scores.values.items()}
         pairs = self._pair_stability(stack, world)
         factors = factor_results(stack, world, self, context)
         card = {
-            "values": values | pairs.values | factors.values,
-            "chance": scores.chance | pairs.chance | factors.chance,
+            "values": values | again.values | pairs.values | factors.values,
+            "chance": scores.chance | again.chance | pairs.chance | factors.chance,
             "ceiling": scores.ceiling | pairs.ceiling | factors.ceiling,
         }
         write_json(context.folder / "scores.json", card)
@@ -383,7 +387,10 @@ class FitBaselines(LearningStage):
     ) -> None:
         directions = {f"directions.{index}": fit.directions[0].numpy() for index, fit in enumerate(fitted)}
         write_arrays(context.folder / "weights.safetensors", directions)
+        settings = [json.dumps([member.baseline.to_dict(), member.samples.to_dict()]) for member in self.members]
+        again = score_stability(fitted, settings, world, self.samples)
         tables: Arrays = {name: _padded([s.tables[name][0].numpy() for s in scores]) for name in scores[0].tables}
+        tables |= _stacked(again.tables)
         samples = [member.samples.n for member in self.members]
         tables["seen"] = np.stack([counts.numpy() / n for counts, n in zip(seen, samples, strict=True)])
         tables["probabilities"] = world.probabilities.numpy()
@@ -392,13 +399,18 @@ class FitBaselines(LearningStage):
         write_arrays(context.folder / "tables.safetensors", tables)
         values = {name: [float(s.values[name][0]) for s in scores] for name in scores[0].values}
         values["directions"] = [float(fit.features) for fit in fitted]
+        chance: JsonDict = {name: [s.chance[name] for s in scores] for name in scores[0].chance}
         factors = factor_results(fitted, world, self, context)
         card = {
-            "values": values | factors.values,
-            "chance": {name: [s.chance[name] for s in scores] for name in scores[0].chance} | factors.chance,
+            "values": values | again.values | factors.values,
+            "chance": chance | again.chance | factors.chance,
             "ceiling": {name: [s.ceiling[name] for s in scores] for name in scores[0].ceiling} | factors.ceiling,
         }
         write_json(context.folder / "scores.json", card)
+
+
+def _stacked(tables: dict[str, list[Tensor]]) -> Arrays:
+    return {name: _padded([row.numpy() for row in rows]) for name, rows in tables.items()}
 
 
 def _padded(rows: list[np.ndarray]) -> np.ndarray:

@@ -2,12 +2,14 @@
 
     tracking/STEP.safetensors             best, entry, change (m n) and dead (m) at this step, since the check before
     tracking/STEP.directions.safetensors  the directions of those entries (m n d)
-    tracking.safetensors                  all checks together (m c n), and how many have each fate (threshold m c)
+    tracking.safetensors                  all checks together (m c n); how many have each fate, and how much their best
+                                          cosine rose on average (threshold m c)
 
 A check depends on nothing but the weights at its step and those files of the check before, so that a resumed run
 writes the same bytes again.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -87,25 +89,37 @@ class Tracker:
         )
         fates = {threshold: recovery.fates(best, entry, threshold) for threshold in THRESHOLDS}
         counts = torch.stack([recovery.count_fates(each) for each in fates.values()])
+        gain = recovery.gain(best)
         arrays: Arrays = {
             "steps": np.array(self.steps),
             "thresholds": np.array(THRESHOLDS),
             "best": best.numpy(),
             "entry": entry.numpy(),
             "dead": dead.numpy(),
-            "mean_change": torch.stack([recovery.mean_change(change, each) for each in fates.values()]).numpy(),
+            "mean_change": _by_threshold(recovery.mean_of(recovery.STILL, change, each) for each in fates.values()),
             "mean_change_of_all": change.mean(-1).numpy(),
+            "unlearned_same_entry": _by_threshold(
+                recovery.unlearned_by_same_entry(each, entry) for each in fates.values()
+            ),
             **{name: counts[..., code].numpy() for code, name in enumerate(recovery.FATES)},
+            **{
+                f"gain_{name}": _by_threshold(recovery.mean_of(code, gain, each) for each in fates.values())
+                for code, name in enumerate(recovery.FATES)
+            },
         }
         write_arrays(self.folder / "tracking.safetensors", arrays)
         middle = int(np.abs(np.array(self.steps) - self.steps[-1] / 2).argmin())
-        return recovery.totals(fates[recovery.FOUND], change, dead, middle)
+        return recovery.totals(best, entry, change, dead, middle)
 
     def _file(self, step: int) -> Path:
         return self.folder / "tracking" / f"{step:09d}.safetensors"
 
     def _directions_file(self, step: int) -> Path:
         return self.folder / "tracking" / f"{step:09d}.directions.safetensors"
+
+
+def _by_threshold(parts: Iterable[Tensor]) -> np.ndarray:
+    return torch.stack(list(parts)).numpy()
 
 
 def fires(member: Stack, world: World, samples: int) -> Bool[Tensor, "f"]:
