@@ -8,7 +8,6 @@ a vector for each head, they are concatenated.
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -40,8 +39,6 @@ SPLIT = "capture"
 BATCH = 64
 SHARD_STORIES = 1024
 """Stories in a shard: of 100 tokens and 256 dimensions about 100 MB."""
-NO_ROWS = re.compile(r".*hook_(pattern|kl|gate|variance|frame|memory|energy)")
-"""Hooks that do not have one vector a token, which a dictionary could be trained on."""
 
 
 class ActivationsConfig(Config):
@@ -61,15 +58,10 @@ class ActivationsConfig(Config):
     renamed_values: ClassVar[dict[str, dict[str, str]]] = {"normalize": RENAMED_NORMALIZE}
 
 
-def sites(model: ModelConfig) -> list[str]:
-    """Every hook of a model that has one vector a token."""
-    return [name for name in model.hooks() if not NO_ROWS.fullmatch(name)]
-
-
 def check_site(config: ActivationsConfig, model: ModelConfig) -> None:
-    if config.site not in sites(model):
+    if config.site not in model.sites():
         raise UserError(
-            f"activations.site is '{config.site:.60}', which the model has not; {suggest(config.site, sites(model))}"
+            f"activations.site is '{config.site:.60}', which the model has not; {suggest(config.site, model.sites())}"
         )
 
 
