@@ -70,6 +70,23 @@ class Recorder:
         return frozenset(name.removeprefix(prefix) for name in self.asked if name.startswith(prefix))
 
 
+def token_rows(activations: Float[Tensor, "*axes"]) -> Float[Tensor, "m b t d"]:
+    """One vector a token: as it is, or where a site has one for every head (`m b h t e`) the heads side by side."""
+    return activations.transpose(2, 3).flatten(3) if activations.dim() == 5 else activations
+
+
+def edit_rows(edit: Edit) -> Edit:
+    """An edit of the vectors of tokens, at a site that may have one for every head."""
+
+    def edited(activations: Tensor) -> Tensor:
+        rows = edit(token_rows(activations))
+        if activations.dim() == 5:
+            return rows.unflatten(-1, (activations.shape[2], -1)).transpose(2, 3)
+        return rows
+
+    return edited
+
+
 @dataclass(frozen=True)
 class ForwardOutput:
     """What a forward pass gives."""

@@ -32,6 +32,7 @@ from unbraid.axes import Float, Tensor
 from unbraid.config import Config, suggest
 from unbraid.errors import UserError
 from unbraid.models import ModelConfig, Models, start_models
+from unbraid.models.models import token_rows
 from unbraid.storage.files import Damaged
 from unbraid.worlds.stories import Stories, StoryBatch
 
@@ -94,10 +95,7 @@ def site_width(model: ModelConfig, world: Stories, site: str) -> int:
 
 def _activations(model: Models, site: str, batch: StoryBatch) -> Float[Tensor, "n d"]:
     """The rows at a site, one a token that is not padding."""
-    rows = model.forward(batch.tokens, [site]).recorded[site][0]
-    if rows.dim() == 4:  # b h t e: one vector for every head
-        rows = rows.transpose(1, 2).flatten(2)
-    return rows[batch.mask]
+    return token_rows(model.forward(batch.tokens, [site]).recorded[site])[0][batch.mask]
 
 
 def _batches(world: Stories, start: int, stories: int) -> Iterator[tuple[int, StoryBatch]]:

@@ -186,12 +186,12 @@ class Stories(Config):
         >>> import unbraid as ub
         >>> world = ub.Stories(task="one_fact", rounds=1, seed=3)
         >>> pairs = world.minimal_pairs(1, "train").select(slice(1))
-        >>> " ".join(world.words(pairs.base.tokens[0]))
+        >>> " ".join(world.words(pairs.base.tokens[0, :17]))
         'john went back to the garden . daniel journeyed to the bathroom . where is john ?'
-        >>> " ".join(world.words(pairs.other.tokens[0]))
-        'john went back to the garden . daniel journeyed to the bathroom . where is daniel ?'
+        >>> " ".join(world.words(pairs.other.tokens[0, :17]))
+        'john went back to the hallway . daniel journeyed to the bathroom . where is john ?'
         >>> world.answers[pairs.other.answers[0, 0]]
-        'bathroom'
+        'hallway'
         """
         numbers, draws = np.arange(stories), self.rules.n_uniforms
         uniforms, fresh = self._draw(numbers, split), self._draw(numbers, f"{split}, other words")
