@@ -38,7 +38,6 @@ from unbraid.metrics.matching.association import Association, associate, best
 from unbraid.models import Models
 from unbraid.models.models import Edit, edit_rows, token_rows
 from unbraid.randomness import stream
-from unbraid.worlds.activations import Activations
 from unbraid.worlds.stories import MinimalPairs, Stories, StoryBatch
 
 SPLIT = "causal"
@@ -367,8 +366,7 @@ class CausalScores:
 def score_causal(
     dictionaries: Stack | Sequence[FittedBaseline],
     tests: Sequence[FactorTest],
-    world: Activations,
-    samples: int,
+    concepts: Concepts,
     bounds: CausalBounds,
 ) -> CausalScores:
     """Score every member of a stack, or several baselines: what editing their features does inside the model.
@@ -376,13 +374,11 @@ def score_causal(
     Parameters
     ----------
     dictionaries : Stack or sequence of FittedBaseline
-        What was learned from `world`.
+        What was learned from the model's activations.
     tests : sequence of FactorTest
         What `factor_tests` gives, for the model whose activations these are.
-    world : Activations
-        The activations, with their factors.
-    samples : int
-        How many held-out tokens features are matched on, at most.
+    concepts : Concepts
+        Held-out activations and their factors, on which features are matched.
     bounds : CausalBounds
         What `CausalBounds.of` gives.
 
@@ -391,7 +387,6 @@ def score_causal(
     CausalScores
         The scores of `SCORES`, over all factors and of each (`causal_place`), and `spliced_accuracy`.
     """
-    concepts = Concepts.of(world, samples)
     stacks = [dictionaries] if isinstance(dictionaries, Stack) else dictionaries
     members = [MatchedDictionary.of(member, concepts) for stack in stacks for member in members_of(stack)]
     effects = [member.effects(tests, concepts, seed) for seed, member in enumerate(members)]

@@ -101,7 +101,8 @@ class EvaluateCausalEffects(Stage):
         context.progress.status(self.name)
         world, bounds = self.bounds.captured.opened(context), self.bounds.made(context)
         tests = self.bounds.tests(context, world)
-        scores = score_causal(self._dictionaries(context), tests, world, self.bounds.samples, bounds)
+        concepts = Concepts.of(world, self.bounds.samples)
+        scores = score_causal(self._dictionaries(context), tests, concepts, bounds)
         card = {"values": scores.values, "chance": scores.chance, "ceiling": scores.ceiling}
         effects = {"bounds": effects_to_dict(bounds.effects), "members": [effects_to_dict(e) for e in scores.effects]}
         write_json(context.folder / "causal.json", {**card, "effects": effects})
