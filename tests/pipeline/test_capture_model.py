@@ -9,7 +9,7 @@ from unbraid.activations.shards import read_manifest
 from unbraid.errors import UserError
 from unbraid.models import Gauge, Transformer, start_models
 from unbraid.pipeline import capture_model as module
-from unbraid.pipeline.capture_model import ActivationsConfig, capture_model, site_width, sites
+from unbraid.pipeline.capture_model import ActivationsConfig, capture_model, site_width
 from unbraid.worlds.activations import Activations
 from unbraid.worlds.stories import Stories
 
@@ -53,7 +53,7 @@ def test_rows_are_what_the_model_has_token_by_token_with_its_factors(tmp_path, s
 @pytest.mark.parametrize("settings", [PLAIN, GAUGE], ids=["plain", "gauge"])
 def test_every_site_that_is_offered_can_be_recorded(tmp_path, settings):
     model = started(settings)
-    for number, site in enumerate(sites(settings)):
+    for number, site in enumerate(settings.sites()):
         shards = capture_model(model, WORLD, ActivationsConfig(site=site, stories=50), tmp_path / str(number))
         assert shards.width == site_width(settings, WORLD, site)
         assert torch.isfinite(shards.activations(np.arange(len(shards)))).all()

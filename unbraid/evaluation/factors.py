@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from scipy import sparse
 
-from unbraid.axes import Bool, Float, Tensor
+from unbraid.axes import Bool, Float, Int, Tensor
 from unbraid.codes import Codes
 from unbraid.dictionaries.baselines.baseline import FittedBaseline
 from unbraid.dictionaries.lists import encode
@@ -57,6 +57,10 @@ class Concepts:
 
     def label(self, concept: int) -> str:
         return f"{self.factors[concept]} = {self.values[concept]}"
+
+    def of_factor(self, factor: str) -> Int[np.ndarray, "v"]:
+        """The numbers of the concepts that are values of a factor, in the order of its values."""
+        return np.flatnonzero(np.array(self.factors) == factor)
 
     def by_factor(self, scores: Sequence[float]) -> Numbers:
         """The mean score of the concepts of each factor, NaN left out; a factor without any score is left out."""
@@ -118,7 +122,7 @@ def score_factors(
     """
     concepts = Concepts.of(world, samples)
     probe = probe_concepts(concepts) if probe is None else probe
-    members = [match_concepts(member, concepts) for member in _members(dictionary)]
+    members = [match_concepts(member, concepts) for member in members_of(dictionary)]
     drawn = random_dictionaries(dictionary, world.dimensions, "chance of factors")
     by_chance = _columns([_scores(match_concepts(random, concepts), concepts) for random in drawn])
     chance = {name: float(np.mean(column)) for name, column in by_chance.items()}
@@ -156,7 +160,7 @@ def score_against_factors(
 
 def match_concepts(dictionary: Stack | FittedBaseline, concepts: Concepts) -> ConceptMatches:
     """How the features of a single dictionary match the concepts."""
-    codes = codes_to_rows(_encode(dictionary, concepts.rows.x))
+    codes = codes_to_rows(encode_rows(dictionary, concepts.rows.x))
     associated = association.associate(codes, concepts.active, concepts.fit)
     together = association.k_feature_phi(codes, concepts.active, concepts.fit, associated)
     matching = verdicts.match_concepts(codes, concepts.active, concepts.fit)
@@ -207,11 +211,13 @@ def _ceilings(probe: Sequence[float], mean: float, concepts: Concepts) -> Number
 
 
 @torch.no_grad()
-def _encode(dictionary: Stack | FittedBaseline, x: Float[Tensor, "n d"]) -> Codes:
+def encode_rows(dictionary: Stack | FittedBaseline, x: Float[Tensor, "n d"]) -> Codes:
+    """The codes of a dictionary or baseline, by whichever way is its own."""
     return dictionary.encode(x) if isinstance(dictionary, FittedBaseline) else encode(dictionary, x)
 
 
-def _members(dictionary: Stack | FittedBaseline) -> list[Stack | FittedBaseline]:
+def members_of(dictionary: Stack | FittedBaseline) -> list[Stack | FittedBaseline]:
+    """Each member alone."""
     if isinstance(dictionary, FittedBaseline):
         return [dictionary]
     return [dictionary.member(index) for index in range(dictionary.members)]

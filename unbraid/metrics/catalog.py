@@ -32,6 +32,8 @@ REFERENCES = {
     "COUNTING": "counting tokens (unigrams) in the training part",
     "ORACLE": ORACLE,
     "PROBE": "a linear probe on the same activations, one a concept",
+    "SIMILAR": "the same with other features of the dictionary that fire about as often",
+    "PATCHED": "the other story's activations at the same tokens (patching)",
     "FACT": "none: a fact, not a goal",
     "BEST": "none: the best that is possible here is not known",
     "TRACKED": "none: it depends on how often training is checked",

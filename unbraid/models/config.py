@@ -1,5 +1,6 @@
 """Configurations of transformers: what every architecture has, the pre-norm transformer, and the published encoder."""
 
+import re
 from abc import ABC, abstractmethod
 from typing import ClassVar, Literal, NamedTuple, Self
 
@@ -12,6 +13,8 @@ from unbraid.schedule import MOST_STEPS, Schedule
 
 BLOCK_HOOKS = ("hook_resid_pre", "hook_attn_out", "hook_resid_mid", "hook_mlp_out", "hook_resid_post")
 HEAD_HOOKS = ("hook_q", "hook_k", "hook_v", "hook_z", "hook_result")
+NO_ROWS = re.compile(r".*hook_(pattern|kl|gate|variance|frame|memory|energy)")
+"""Hooks that do not have one vector a token."""
 MOST = 1 << 16
 
 
@@ -97,6 +100,10 @@ class ModelConfig(Config, ABC):
     @abstractmethod
     def hooks(self) -> list[str]:
         """Every activation that such a model can record, by TransformerLens' names."""
+
+    def sites(self) -> list[str]:
+        """Those with one vector a token (and head): a dictionary can learn from them, and a forward pass edit them."""
+        return [name for name in self.hooks() if not NO_ROWS.fullmatch(name)]
 
     @abstractmethod
     def cost(self, length: int) -> CostModel:

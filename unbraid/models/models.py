@@ -1,7 +1,7 @@
 """m models of one architecture as one set of stacked tensors: what all architectures share.
 
-One model is a stack of one. A forward pass keeps only the activations that are asked for, under TransformerLens' names,
-here with the member axis first:
+One model is a stack of one. A forward pass keeps only the activations that are asked for, and goes on with others in
+place of those that are edited, under TransformerLens' names, here with the member axis first:
 
     blocks.0.hook_resid_pre | hook_resid_mid | hook_resid_post     m b t d     the residual stream
     blocks.0.hook_attn_out | hook_mlp_out                          m b t d     what is added to it
@@ -12,7 +12,7 @@ here with the member axis first:
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -28,29 +28,63 @@ from unbraid.models.layers import alibi_bias, linear
 
 PADDING = 0
 """The token that stands where a sequence has ended."""
+Edit = Callable[[Tensor], Tensor]
+"""What a forward pass goes on with in place of the activations it is given, of the same shape."""
 
 
 @dataclass(frozen=True)
 class Recorder:
-    """Keeps the activations that were asked for, as they are made."""
+    """Edits activations as they are made, and keeps those that were asked for."""
 
     asked: frozenset[str]
+    edits: Mapping[str, Edit] = field(default_factory=dict)
     kept: dict[str, Tensor] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, settings: ModelConfig, names: Collection[str]) -> "Recorder":
-        """One that keeps these; a name that the model does not have is refused."""
+    def of(cls, settings: ModelConfig, names: Collection[str], edits: Mapping[str, Edit] | None = None) -> "Recorder":
+        """One that keeps and edits these; a name that the model does not have is refused."""
         if unknown := sorted(set(names) - set(settings.hooks())) if names else []:
             raise UserError(f"there is no '{unknown[0]}' to record; {suggest(unknown[0], settings.hooks())}")
-        return cls(frozenset(names))
+        if unknown := sorted(set(edits) - set(settings.sites())) if edits else []:
+            raise UserError(f"there is no '{unknown[0]}' to edit; {suggest(unknown[0], settings.sites())}")
+        return cls(frozenset(names), edits or {})
 
-    def keep(self, name: str, tensor: Tensor) -> None:
+    def keep(self, name: str, tensor: Tensor) -> Tensor:
+        """What the pass goes on with: the activations as they are, or as they are edited."""
+        if (edit := self.edits.get(name)) is not None:
+            shape, tensor = tensor.shape, edit(tensor)
+            if tensor.shape != shape:
+                raise UserError(
+                    f"the edit of {name} returned the shape {tuple(tensor.shape)}; accepted: {tuple(shape)}, as given"
+                )
         if name in self.asked:
             self.kept[name] = tensor
+        return tensor
+
+    def wants(self, name: str) -> bool:
+        """Whether it is kept or edited, so that it has to be made."""
+        return name in self.asked or name in self.edits
 
     def under(self, prefix: str) -> frozenset[str]:
         """What is asked for below a prefix, without it."""
         return frozenset(name.removeprefix(prefix) for name in self.asked if name.startswith(prefix))
+
+
+def token_rows(activations: Float[Tensor, "*axes"]) -> Float[Tensor, "m b t d"]:
+    """One vector a token: as it is, or where a site has one for every head (`m b h t e`) the heads side by side."""
+    return activations.transpose(2, 3).flatten(3) if activations.dim() == 5 else activations
+
+
+def edit_rows(edit: Edit) -> Edit:
+    """An edit of the vectors of tokens, at a site that may have one for every head."""
+
+    def edited(activations: Tensor) -> Tensor:
+        rows = edit(token_rows(activations))
+        if activations.dim() == 5:
+            return rows.unflatten(-1, (activations.shape[2], -1)).transpose(2, 3)
+        return rows
+
+    return edited
 
 
 @dataclass(frozen=True)
@@ -103,6 +137,9 @@ class Models(ABC):
     torch.Size([2, 1, 2, 3, 3])
     >>> models.read(output, asked=torch.tensor([[2]])).shape  # logits at token 2: member, sequence, question, class
     torch.Size([2, 1, 1, 3])
+    >>> silent = models.forward(torch.tensor([[1, 2, 3]]), edit={"blocks.1.hook_mlp_out": torch.zeros_like})
+    >>> bool((silent.resid == output.resid).all())
+    False
     """
 
     settings: ModelConfig
@@ -117,6 +154,7 @@ class Models(ABC):
         record: Collection[str] = (),
         ablate_heads: Iterable[tuple[int, int]] = (),
         step: int | None = None,
+        edit: Mapping[str, Edit] | None = None,
     ) -> ForwardOutput:
         """Run a batch through every member.
 
@@ -130,6 +168,9 @@ class Models(ABC):
             Heads whose output is set to zero.
         step : int, optional
             The training step, which seeds dropout. None: no dropout.
+        edit : mapping of str to function, optional
+            By hook, a function from the activations there to those that the pass goes on with, of the same shape;
+            `settings.sites()` lists the hooks that can be edited. What is recorded there is the edited one.
 
         Returns
         -------

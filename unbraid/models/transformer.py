@@ -40,7 +40,7 @@ from unbraid.models.layers import (
     rotate,
     sinusoidal_positions,
 )
-from unbraid.models.models import ForwardOutput, Models, Recorder
+from unbraid.models.models import Edit, ForwardOutput, Models, Recorder
 from unbraid.randomness import stream
 
 ATTENTION_SCALE, EMBEDDING_SCALE, HIDDEN_SCALE = 2.0, 0.2, 0.1
@@ -60,12 +60,13 @@ class Transformers(Models):
         record: Collection[str] = (),
         ablate_heads: Iterable[tuple[int, int]] = (),
         step: int | None = None,
+        edit: Mapping[str, Edit] | None = None,
     ) -> ForwardOutput:
         mask = self.attention_mask(tokens, self.settings.positions == "alibi")
         dropout = None
         if step is not None and self.settings.dropout:
             dropout = Dropout(self.settings.dropout, self.seeds, step)
-        recorder = Recorder.of(self.settings, record)
+        recorder = Recorder.of(self.settings, record, edit)
         context = ForwardContext(self.settings, self.weights, mask, recorder, self.head_mask(ablate_heads), dropout)
         x = self._embed(tokens)
         x = x if dropout is None else dropout.apply("", "embed", x)
@@ -121,16 +122,11 @@ class ForwardContext:
 def forward_layer(layer: int, x: Float[Tensor, "m b t d"], context: ForwardContext) -> Float[Tensor, "m b t d"]:
     """Attention, then the feed-forward, each added to the residual stream."""
     block, keep = f"blocks.{layer}.", context.recorder.keep
-    keep(f"{block}hook_resid_pre", x)
+    x = keep(f"{block}hook_resid_pre", x)
     out = _attend(layer, context.norm(f"{block}norm_1", x), context)
-    keep(f"{block}hook_attn_out", out)
-    x = x + out
-    keep(f"{block}hook_resid_mid", x)
+    x = keep(f"{block}hook_resid_mid", x + keep(f"{block}hook_attn_out", out))
     out = _feed_forward(f"{block}mlp.", context.norm(f"{block}norm_2", x), context)
-    keep(f"{block}hook_mlp_out", out)
-    x = x + out
-    keep(f"{block}hook_resid_post", x)
-    return x
+    return keep(f"{block}hook_resid_post", x + keep(f"{block}hook_mlp_out", out))
 
 
 def _attend(layer: int, x: Float[Tensor, "m b t d"], context: ForwardContext) -> Float[Tensor, "m b t d"]:
@@ -140,15 +136,19 @@ def _attend(layer: int, x: Float[Tensor, "m b t d"], context: ForwardContext) ->
     q, k, v = _split(linear(x, weights["qkv"]), settings.heads)
     if settings.positions == "rotary":
         q, k = rotate(q), rotate(k)
+    q, k, v = (context.recorder.keep(f"{prefix}hook_{name}", x) for name, x in (("q", q), ("k", k), ("v", v)))
     asked = context.recorder.under(prefix)
     output = settings.attention.mix(HeadInputs(x, q, k, v, context.mask, weights, asked, context.drop(prefix)))
     z = output.z
     if (head_mask := context.head_masks.get(layer)) is not None:
         z = z * head_mask.to(z.dtype)[:, None, None]
-    context.keep(prefix, {**output.recorded, "hook_q": q, "hook_k": k, "hook_v": v, "hook_z": z}, output.costs)
+    z = context.recorder.keep(f"{prefix}hook_z", z)
+    context.keep(prefix, output.recorded, output.costs)
     gated = z if output.gate is None else z * output.gate.mT[..., None]
-    if "hook_result" in asked:
-        context.recorder.keep(f"{prefix}hook_result", _written(gated, weights["out"]))
+    if context.recorder.wants(f"{prefix}hook_result"):
+        written = context.recorder.keep(f"{prefix}hook_result", _written(gated, weights["out"]))
+        if f"{prefix}hook_result" in context.recorder.edits:
+            return written.sum(2)
     return linear(gated.transpose(2, 3).flatten(3), weights["out"])
 
 

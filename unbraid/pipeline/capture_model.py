@@ -8,7 +8,6 @@ a vector for each head, they are concatenated.
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -31,6 +30,7 @@ from unbraid.axes import Float, Tensor
 from unbraid.config import Config, suggest
 from unbraid.errors import UserError
 from unbraid.models import ModelConfig, Models, start_models
+from unbraid.models.models import token_rows
 from unbraid.storage.files import Damaged
 from unbraid.worlds.stories import Stories, StoryBatch
 
@@ -38,8 +38,6 @@ SPLIT = "capture"
 BATCH = 64
 SHARD_STORIES = 1024
 """Stories in a shard: of 100 tokens and 256 dimensions about 100 MB."""
-NO_ROWS = re.compile(r".*hook_(pattern|kl|gate|variance|frame|memory|energy)")
-"""Hooks that do not have one vector a token, which a dictionary could be trained on."""
 
 
 class ActivationsConfig(Config):
@@ -59,15 +57,10 @@ class ActivationsConfig(Config):
     renamed_values: ClassVar[dict[str, dict[str, str]]] = {"normalize": RENAMED_NORMALIZE}
 
 
-def sites(model: ModelConfig) -> list[str]:
-    """Every hook of a model that has one vector a token."""
-    return [name for name in model.hooks() if not NO_ROWS.fullmatch(name)]
-
-
 def check_site(config: ActivationsConfig, model: ModelConfig) -> None:
-    if config.site not in sites(model):
+    if config.site not in model.sites():
         raise UserError(
-            f"activations.site is '{config.site:.60}', which the model has not; {suggest(config.site, sites(model))}"
+            f"activations.site is '{config.site:.60}', which the model has not; {suggest(config.site, model.sites())}"
         )
 
 
@@ -97,10 +90,7 @@ def site_width(model: ModelConfig, world: Stories, site: str) -> int:
 
 def _activations(model: Models, site: str, batch: StoryBatch) -> Float[Tensor, "n d"]:
     """The rows at a site, one a token that is not padding."""
-    rows = model.forward(batch.tokens, [site]).recorded[site][0]
-    if rows.dim() == 4:  # b h t e: one vector for every head
-        rows = rows.transpose(1, 2).flatten(2)
-    return rows[batch.mask]
+    return token_rows(model.forward(batch.tokens, [site]).recorded[site])[0][batch.mask]
 
 
 def _batches(world: Stories, start: int, stories: int) -> Iterator[tuple[int, StoryBatch]]:

@@ -350,11 +350,22 @@ class FitBaselines(LearningStage):
     @property
     def seconds_per_step(self) -> float:
         """Of one member, about: to fit it and to score it."""
-        baseline = self.members[0].baseline
-        cost = BASELINE_COSTS.get(baseline.to_dict()["kind"], BaselineCost())
-        samples = sum(member.samples.n for member in self.members) / len(self.members)
-        per_code = SECONDS_PER_CODE if self.probe is None else SECONDS_PER_CODE_MATCHED * cost.codes
-        return 0.2 + cost.seconds_per_sample * samples + per_code * self.samples * baseline.n_components
+        per_code = SECONDS_PER_CODE if self.probe is None else SECONDS_PER_CODE_MATCHED * self._cost.codes
+        return 0.2 + self.fitting_seconds + per_code * self.samples * self.members[0].baseline.n_components
+
+    @property
+    def fitting_seconds(self) -> float:
+        """Of fitting one member, about."""
+        return self._cost.seconds_per_sample * sum(member.samples.n for member in self.members) / len(self.members)
+
+    @property
+    def _cost(self) -> BaselineCost:
+        return BASELINE_COSTS.get(self.members[0].baseline.to_dict()["kind"], BaselineCost())
+
+    def fitted(self, context: Context) -> list[FittedBaseline]:
+        """The baselines, fitted once more: the same, for they depend on their seeds and samples alone."""
+        world = self.opened_world(context)
+        return [self._fit(member, world)[0] for member in self.members]
 
     def run(self, context: Context) -> None:
         world = self.opened_world(context)

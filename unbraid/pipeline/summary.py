@@ -8,7 +8,7 @@ from pathlib import Path
 
 from unbraid.config import JsonDict
 from unbraid.config.sweep import label
-from unbraid.metrics.catalog import METRICS
+from unbraid.metrics.catalog import METRICS, parts
 from unbraid.metrics.intervals import Difference, Estimate, estimate, paired_difference
 from unbraid.pipeline.experiment import Member
 from unbraid.storage.files import read_json
@@ -16,11 +16,11 @@ from unbraid.storage.runs import Run
 
 COMPARED = tuple(name for name, metric in METRICS.items() if metric.compared)
 OF_ACTIVATIONS = tuple(name for name, metric in METRICS.items() if metric.scope != "own")
-"""What dictionaries that learned from one model have in common: it counts once, however many they are."""
+"""What dictionaries that learned from one model have in common (families by their record's name): it counts once."""
 PARTS = ("values", "chance", "ceiling")
-BESIDE = ("training.json", "model.json", "larger.json")
-"""Scores of a stack that are not in its scores.json: those that only training knows, those of the model that it learned
-from, those beside other stacks."""
+BESIDE = ("training.json", "causal.json", "model.json", "larger.json")
+"""Scores of a stack that are not in its scores.json: those that only training knows, of editing the model that it
+learned from, of that model itself, those beside other stacks."""
 
 
 @dataclass
@@ -100,7 +100,7 @@ def _describe(setting: _Setting) -> JsonDict:
     for metric, by_replicate in setting.values.items():
         if all(math.isnan(value) for value in by_replicate.values()):
             continue
-        apart = by_model(by_replicate, setting.sources) if metric in OF_ACTIVATIONS else by_replicate
+        apart = by_model(by_replicate, setting.sources) if parts(metric)[0] in OF_ACTIVATIONS else by_replicate
         mean = estimate(list(apart.values()))
         metrics[metric] = {
             "value": mean.value,
@@ -130,7 +130,7 @@ def _difference(metric: str, ours: _Setting, theirs: _Setting) -> Difference:
     """Paired by replicate; of a line by model where that differs, for dictionaries of one model are no replicates of
     it. What is of the model itself is the same for all that learned from it, for certain."""
     values = ours.values[metric], theirs.values[metric]
-    if ours.sources == theirs.sources and metric in OF_ACTIVATIONS and ours.sources:
+    if ours.sources == theirs.sources and parts(metric)[0] in OF_ACTIVATIONS and ours.sources:
         return Difference(Estimate(0.0, (0.0, 0.0)), len(set(ours.sources.values())))
     if ours.sources != theirs.sources:
         values = by_model(values[0], ours.sources), by_model(values[1], theirs.sources)

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
+from torch.nn.functional import pad
 
-from unbraid.axes import Float, Tensor
-from unbraid.models.attention.attention import Named, Weights
+from unbraid.axes import Bool, Float, Tensor
+from unbraid.models.attention.attention import Weights
 from unbraid.models.gauge.attention import GaugeMask, HeadRead, attend, divergences, pattern, patterns
 from unbraid.models.gauge.beliefs import Beliefs, fold, unfold
 from unbraid.models.gauge.config import Family, Gauge
-from unbraid.models.gauge.frames import out_of
+from unbraid.models.gauge.frames import into, out_of
 from unbraid.models.gauge.free_energy import TokenState, descend_free_energy
 from unbraid.models.gauge.pairwise import compare, mix, transports
 from unbraid.models.models import Recorder
@@ -55,17 +56,15 @@ def kappas(settings: Gauge, weights: Weights, layer: int) -> list[Float[Tensor, 
 def forward_layer(layer: int, state: TokenState, context: ForwardContext) -> TokenState:
     """Attention, then belief updates, if any."""
     prefix, settings = f"blocks.{layer}.", context.settings
-    _keep(f"{prefix}hook_resid_pre", state, context)
+    state = keep_means(f"{prefix}hook_resid_pre", state, context.recorder)
     reads = _attend(layer, state, context)
     updated = [_updated(beliefs, read, settings) for beliefs, read in zip(state.beliefs, reads, strict=True)]
-    state = replace(state, beliefs=updated)
-    _keep(f"{prefix}hook_resid_mid", state, context)
+    state = keep_means(f"{prefix}hook_resid_mid", replace(state, beliefs=updated), context.recorder)
     if settings.free_energy is not None:
         step = context.weights[f"{prefix}free.step"][:, 0].exp()
         kappa, used = settings.kappa_of(settings.width), context.uses(layer)
         state = descend_free_energy(state, settings.free_energy, step, kappa, context.mask, used)
-    _keep(f"{prefix}hook_resid_post", state, context)
-    return state
+    return keep_means(f"{prefix}hook_resid_post", state, context.recorder)
 
 
 def own_frame_means(state: TokenState) -> Float[Tensor, "m b t d"]:
@@ -78,7 +77,7 @@ def _updated(beliefs: Beliefs, read: HeadRead, settings: Gauge) -> Beliefs:
     return beliefs.with_mean(mean) if read.covariance is None else Beliefs(mean, read.covariance)
 
 
-def _attend(layer: int, state: TokenState, context: ForwardContext) -> list[HeadRead]:
+def _attend(layer: int, state: TokenState, context: ForwardContext) -> Sequence[HeadRead]:
     """What the heads of each degree read."""
     settings, prefix = context.settings, f"blocks.{layer}.attn."
     seen: dict[str, list[Tensor]] = {"hook_pattern": [], "hook_kl": []}
@@ -96,8 +95,7 @@ def _attend(layer: int, state: TokenState, context: ForwardContext) -> list[Head
     for name, parts in seen.items():
         if parts:
             context.recorder.keep(prefix + name, torch.cat(parts, 2))
-    _keep_reads(layer, reads, state, context)
-    return reads
+    return _keep_reads(layer, reads, state, context)
 
 
 def _fast(
@@ -151,31 +149,66 @@ def _apply_head_mask(layer: int, first: int, family: Family, read: HeadRead, con
     return HeadRead(read.mean * kept[:, None], read.covariance, read.expected)
 
 
-def _keep(name: str, state: TokenState, context: ForwardContext) -> None:
-    if name in context.recorder.asked:
-        context.recorder.keep(name, own_frame_means(state))
+def keep_means(name: str, state: TokenState, recorder: Recorder) -> TokenState:
+    """The state with its means as the recorder edits them, each token's in its own frame."""
+    if not recorder.wants(name):
+        return state
+    means = own_frame_means(state)
+    change = recorder.keep(name, means) - means  # as a change, so that what is not edited is not turned to and fro
+    if name not in recorder.edits:
+        return state
+    changes = _by_degree(change, state)
+    edited = [b.with_mean(b.mean + change) for b, change in zip(state.beliefs, changes, strict=True)]
+    return replace(state, beliefs=edited)
 
 
-def _keep_reads(layer: int, reads: Sequence[HeadRead], state: TokenState, context: ForwardContext) -> None:
+def _by_degree(change: Float[Tensor, "m b t d"], state: TokenState) -> list[Float[Tensor, "m b t h e"]]:
+    """A change in tokens' own frames, in the common frame and by the heads of each degree."""
+    parts = change.split([beliefs.mean.shape[-2:].numel() for beliefs in state.beliefs], -1)
+    return [
+        into(state.turned[beliefs.degree], part.unflatten(-1, beliefs.mean.shape[-2:]))
+        for beliefs, part in zip(state.beliefs, parts, strict=True)
+    ]
+
+
+def _keep_reads(
+    layer: int, reads: Sequence[HeadRead], state: TokenState, context: ForwardContext
+) -> Sequence[HeadRead]:
     """What heads read, each padded to the widest; and what each writes: its own columns, and 0 in all others."""
-    prefix = f"blocks.{layer}."
-    wanted = {f"{prefix}attn.hook_z", f"{prefix}attn.hook_result", f"{prefix}hook_attn_out"} & context.recorder.asked
-    if not wanted:
-        return
+    block, recorder = f"blocks.{layer}.", context.recorder
+    read, written, added = f"{block}attn.hook_z", f"{block}attn.hook_result", f"{block}hook_attn_out"
+    if not any(recorder.wants(name) for name in (read, written, added)):
+        return reads
     means = [out_of(state.turned[beliefs.degree], r.mean) for beliefs, r in zip(state.beliefs, reads, strict=True)]
-    widest, first, z, written = max(mean.shape[-1] for mean in means), 0, [], []
-    for mean in means:
-        heads, width = mean.shape[-2:]
-        z.append(torch.nn.functional.pad(mean, (0, widest - width)))
-        columns = torch.zeros(heads, width, context.settings.width, dtype=mean.dtype)
-        for head in range(heads):
-            columns[head, :, first : first + width] = torch.eye(width)
-            first += width
-        written.append(torch.einsum("mbthe,hed->mbthd", mean, columns))
-    named: Named = {
-        f"{prefix}attn.hook_z": torch.cat(z, 3).transpose(2, 3),
-        f"{prefix}attn.hook_result": torch.cat(written, 3).transpose(2, 3),
-        f"{prefix}hook_attn_out": torch.cat([mean.flatten(3) for mean in means], -1),
-    }
-    for name in wanted:
-        context.recorder.keep(name, named[name])
+    before = out = torch.cat([mean.flatten(3) for mean in means], -1)
+    if recorder.wants(read):
+        z = _heads_apart(out, context.settings)
+        out = out + _heads_together(recorder.keep(read, z) - z, context.settings)
+    if recorder.wants(written):
+        result = out[:, :, None] * _columns(context.settings).to(out.dtype)[:, None]
+        out = out + (recorder.keep(written, result) - result).sum(2)
+    out = recorder.keep(added, out)
+    if not recorder.edits.keys() & {read, written, added}:
+        return reads
+    changes = _by_degree(out - before, state)
+    return [replace(r, mean=r.mean + change) for r, change in zip(reads, changes, strict=True)]
+
+
+def _heads_apart(out: Float[Tensor, "m b t d"], settings: Gauge) -> Float[Tensor, "m b h t e"]:
+    """The columns of each head, padded to the widest."""
+    widest = max(family.width for family in settings.families)
+    parts = [out[..., family.columns].unflatten(-1, (family.heads, family.width)) for family in settings.families]
+    return torch.cat([pad(part, (0, widest - part.shape[-1])) for part in parts], 3).transpose(2, 3)
+
+
+def _heads_together(z: Float[Tensor, "m b h t e"], settings: Gauge) -> Float[Tensor, "m b t d"]:
+    """Back, without the padding."""
+    parts = z.transpose(2, 3).split([family.heads for family in settings.families], 3)
+    return torch.cat([p[..., : f.width].flatten(3) for p, f in zip(parts, settings.families, strict=True)], -1)
+
+
+def _columns(settings: Gauge) -> Bool[Tensor, "h d"]:
+    """Which columns are those of each head."""
+    widths = torch.tensor([family.width for family in settings.families for _ in range(family.heads)])
+    owner = torch.repeat_interleave(torch.arange(len(widths)), widths)
+    return owner == torch.arange(len(widths))[:, None]

@@ -17,8 +17,8 @@ covariances are given. The weights by name:
 was configured; what is neither (gauge-fixed means, frames of positions) kept its own.
 """
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -32,9 +32,9 @@ from unbraid.models.gauge.beliefs import Beliefs, Indefinite, pair_weights, prod
 from unbraid.models.gauge.config import Family, Gauge
 from unbraid.models.gauge.frames import compose, into, turns
 from unbraid.models.gauge.free_energy import TokenState
-from unbraid.models.gauge.layer import ForwardContext, forward_layer, kappas, own_frame_means
+from unbraid.models.gauge.layer import ForwardContext, forward_layer, kappas, keep_means, own_frame_means
 from unbraid.models.layers import InitialWeights, embed_tokens, init_uniform
-from unbraid.models.models import ForwardOutput, Models, Recorder
+from unbraid.models.models import Edit, ForwardOutput, Models, Recorder
 from unbraid.randomness import stream
 
 NARROWEST, WIDEST = -9.0, 9.0
@@ -56,9 +56,10 @@ class GaugeModels(Models):
         record: Collection[str] = (),
         ablate_heads: Iterable[tuple[int, int]] = (),
         step: int | None = None,
+        edit: Mapping[str, Edit] | None = None,
     ) -> ForwardOutput:
         attention_mask = self.attention_mask(tokens, self.settings.alibi)
-        recorder, head_masks = Recorder.of(self.settings, record), self.head_mask(ablate_heads)
+        recorder, head_masks = Recorder.of(self.settings, record, edit), self.head_mask(ablate_heads)
         mask = self._gauge_mask(attention_mask)
         context = ForwardContext(self.settings, self.weights, mask, recorder, head_masks)
         try:
@@ -91,9 +92,8 @@ class GaugeModels(Models):
             self._believed(family, mean, spread, turned[family.degree], placed[family.degree])
             for family in self.settings.families
         ]
-        state = TokenState(beliefs, beliefs, frames, turned)
-        if "embed.hook_mean" in recorder.asked:
-            recorder.keep("embed.hook_mean", own_frame_means(state))
+        state = keep_means("embed.hook_mean", TokenState(beliefs, beliefs, frames, turned), recorder)
+        state = replace(state, priors=state.beliefs)
         recorder.keep("embed.hook_variance", spread.exp())
         recorder.keep("embed.hook_frame", frames)
         return state

@@ -8,14 +8,16 @@ dictionary by a baseline. Dictionaries are scored against the factors behind eve
 from functools import cached_property
 from typing import ClassVar, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from unbraid.config import JsonDict, task_of
 from unbraid.errors import UserError
 from unbraid.metrics.catalog import METRICS
 from unbraid.pipeline.capture_model import ActivationsConfig, check_site, site_width
+from unbraid.pipeline.causal_stages import BoundCausalEffects, EvaluateCausalEffects
+from unbraid.pipeline.dictionary_stages import FitBaselines, TrainStack
 from unbraid.pipeline.experiment import MemberStack, total_memory
-from unbraid.pipeline.kinds.dictionaries import LearnsDictionaries
+from unbraid.pipeline.kinds.dictionaries import Evaluation, LearnsDictionaries
 from unbraid.pipeline.kinds.models import TrainsModels
 from unbraid.pipeline.model_stages import CaptureActivations, EvaluateModels, ProbeFactors, TrainModels
 from unbraid.pipeline.stage import Stage
@@ -28,6 +30,13 @@ from unbraid.worlds.stories import Stories
 FEWEST_SAMPLES = 200
 OF_THE_MODEL = tuple(name for name, metric in METRICS.items() if metric.scope == "model")
 """Scores of a model that stand beside those of what was learned from it."""
+
+
+class PipelineEvaluation(Evaluation):
+    """How dictionaries of a model's activations are scored."""
+
+    pairs: int = Field(default=32, ge=0, le=10**6)
+    """Pairs of stories a factor on which features are edited inside the model; time grows with it. 0: not edited."""
 
 
 class PipelineExperiment(LearnsDictionaries, TrainsModels):
@@ -48,11 +57,15 @@ class PipelineExperiment(LearnsDictionaries, TrainsModels):
     """The stories, and the questions about them."""
     activations: ActivationsConfig = ActivationsConfig()
     """Where in the model to look, and on how many stories."""
+    evaluation: PipelineEvaluation = PipelineEvaluation()  # pyright: ignore[reportIncompatibleVariableOverride]
+    """How dictionaries are scored: on tokens that no training has seen, and inside the model."""
 
     @model_validator(mode="after")
     def check_pipeline(self) -> Self:
         if self.evaluation.language_model is not None:
-            raise ValueError("evaluation.language_model was given; accepted in a pipeline: evaluation.samples alone")
+            raise ValueError(
+                "evaluation.language_model was given; accepted in a pipeline: evaluation.samples and evaluation.pairs"
+            )
         if self.evaluation.samples < FEWEST_SAMPLES:
             raise ValueError(
                 f"evaluation.samples is {self.evaluation.samples}, too few tokens to tell concepts by; accepted: "
@@ -95,7 +108,8 @@ class PipelineExperiment(LearnsDictionaries, TrainsModels):
     def stages(self, stack: MemberStack) -> tuple[Stage, ...]:
         captured = CaptureActivations(f"{self._model_name} · capturing", self._model(), self.activations)
         probe = ProbeFactors(f"{self._model_name} · probing", captured, self.evaluation.samples)
-        return (*self.learning_stages(stack, None, captured, probe, Tracking()), self._evaluated())
+        learning = self.learning_stages(stack, None, captured, probe, Tracking())
+        return (*learning, *self._causal(stack, captured, learning[0]), self._evaluated())
 
     def copied(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
         return stages[:-1]
@@ -112,6 +126,15 @@ class PipelineExperiment(LearnsDictionaries, TrainsModels):
     @property
     def _model_name(self) -> str:
         return f"model {self.world.task} · seed {self.world.seed}/{self.model.seed}"
+
+    def _causal(self, stack: MemberStack, captured: CaptureActivations, learned: Stage) -> tuple[Stage, ...]:
+        """Edit the model by what was learned, if that is asked for."""
+        if not self.evaluation.pairs:
+            return ()
+        assert isinstance(learned, TrainStack | FitBaselines)
+        name, evaluation = f"{self._model_name} · editing", self.evaluation
+        bounds = BoundCausalEffects(name, captured, evaluation.samples, evaluation.pairs)
+        return (EvaluateCausalEffects(f"{stack.name} · editing", bounds, learned),)
 
     def _model(self) -> TrainModels:
         return TrainModels(

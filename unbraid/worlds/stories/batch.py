@@ -35,13 +35,33 @@ class StoryBatch:
 
     def first(self, amount: int) -> "StoryBatch":
         """The first so many sequences."""
+        return self.select(slice(amount))
+
+    def select(self, rows: slice | Int[Tensor, "n"]) -> "StoryBatch":
+        """These sequences, by their numbers."""
         return StoryBatch(
-            self.tokens[:amount],
-            self.asked[:amount],
-            self.answers[:amount],
-            self.support[:amount],
-            {name: values[:amount] for name, values in self.factors.items()},
+            self.tokens[rows],
+            self.asked[rows],
+            self.answers[rows],
+            self.support[rows],
+            {name: values[rows] for name, values in self.factors.items()},
         )
+
+
+@dataclass(frozen=True)
+class MinimalPairs:
+    """Pairs of sequences that differ in exactly one word, and what is known at every token of either."""
+
+    base: StoryBatch
+    other: StoryBatch
+
+    def select(self, rows: slice | Int[Tensor, "n"]) -> "MinimalPairs":
+        """These pairs, by their numbers."""
+        return MinimalPairs(self.base.select(rows), self.other.select(rows))
+
+    def differs(self, factor: str) -> Bool[Tensor, "b t"]:
+        """The tokens at which the two have other values of a factor."""
+        return self.base.factors[factor] != self.other.factors[factor]
 
 
 @dataclass(frozen=True)

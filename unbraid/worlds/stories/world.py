@@ -8,13 +8,14 @@ from functools import cached_property
 from typing import Any, Literal, Self
 
 import numpy as np
+import torch
 from pydantic import Field, field_validator, model_validator
 
 from unbraid.axes import Float, Int, Tensor
 from unbraid.config import Config, check, suggest
 from unbraid.errors import UserError
 from unbraid.randomness import stream
-from unbraid.worlds.stories.batch import LIMIT, StoryBatch, single, together, write
+from unbraid.worlds.stories.batch import LIMIT, Layout, MinimalPairs, StoryBatch, single, together, write
 from unbraid.worlds.stories.coreference import Coreference
 from unbraid.worlds.stories.counting import Counting, Ratio
 from unbraid.worlds.stories.language import Script
@@ -162,6 +163,49 @@ class Stories(Config):
         stories, rows = np.unique(stories, return_inverse=True)
         return write(self._generate(stories, split), self._script, single(self._script, rows, questions))
 
+    def minimal_pairs(self, stories: int, split: str) -> MinimalPairs:
+        """Pairs of sequences that differ in one word: what the world says would follow from another word.
+
+        The second of a pair is made of the same random numbers as the first, all but one. Of all these, those are kept
+        that differ in exactly one word, and in some factor.
+
+        Parameters
+        ----------
+        stories : int
+            Stories of the split, from the first on, that others are held against. A story is in many pairs or in none.
+        split : str
+            Any name, as for `batch`.
+
+        Returns
+        -------
+        MinimalPairs
+            `base` and `other`, each a `StoryBatch` of the same n sequences. Answers and factors are those of either.
+
+        Examples
+        --------
+        >>> import unbraid as ub
+        >>> world = ub.Stories(task="one_fact", rounds=1, seed=3)
+        >>> pairs = world.minimal_pairs(1, "train").select(slice(1))
+        >>> " ".join(world.words(pairs.base.tokens[0, :17]))
+        'john went back to the garden . daniel journeyed to the bathroom . where is john ?'
+        >>> " ".join(world.words(pairs.other.tokens[0, :17]))
+        'john went back to the hallway . daniel journeyed to the bathroom . where is john ?'
+        >>> world.answers[pairs.other.answers[0, 0]]
+        'hallway'
+        """
+        numbers, draws = np.arange(stories), self.rules.n_uniforms
+        uniforms, fresh = self._draw(numbers, split), self._draw(numbers, f"{split}, other words")
+        other = np.repeat(uniforms[:, None], draws, 1)  # a story more for each draw, which alone is another
+        other[:, np.arange(draws), np.arange(draws)] = fresh
+        made = self.rules.stories(np.concatenate([uniforms, other.reshape(-1, draws)]))
+        batch = write(made, self._script, self._all_sequences(len(made.answers)))
+        sequences = torch.arange(len(batch.tokens)).view(len(made.answers), -1)  # one a story, or one a question
+        base, changed = sequences[:stories].repeat_interleave(draws, 0).flatten(), sequences[stories:].flatten()
+        pairs = MinimalPairs(batch.select(base), batch.select(changed))
+        one_word = (pairs.base.tokens != pairs.other.tokens).sum(1) == 1
+        some_factor = torch.stack([pairs.differs(name) for name in self.factors]).any(0).any(1)
+        return pairs.select((one_word & some_factor).nonzero()[:, 0])
+
     def shortcuts(self, samples: int = 20_000) -> dict[str, float]:
         """The accuracy of rules of thumb on this many stories (see docs/stories.md).
 
@@ -169,6 +213,13 @@ class Stories(Config):
         `without the question` is what nothing that ignores the question can exceed.
         """
         return self.rules.shortcuts(self._generate(np.arange(samples), "shortcuts"))
+
+    def _all_sequences(self, stories: int) -> Layout:
+        """A sequence for each story, or for each question of each."""
+        if self.layout == "together":
+            return together(self._script, stories)
+        each = np.divmod(np.arange(stories * len(self._script.questions)), len(self._script.questions))
+        return single(self._script, *each)
 
     @cached_property
     def _script(self) -> Script:
