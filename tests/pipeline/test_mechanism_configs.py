@@ -42,7 +42,7 @@ def read(name: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def cases() -> dict[str, Experiment]:
     """One member of each case."""
-    data = merge(read("mechanisms/ablation"), {"sweep": {"seed": [0], "mechanisms.sparsity.weight": [0.1]}})
+    data = merge(read("mechanisms/ablation"), {"sweep": {"replicate": [0], "mechanisms.sparsity.weight": [0.1]}})
     return {member.setting["case"]: member.experiment for member in expand(data, "here").members}
 
 
@@ -107,10 +107,10 @@ def test_every_period_acts_and_the_last_leaves_time(cases: dict[str, Experiment]
             assert all(steps // every >= 4 and steps % every >= 40 for every in periods if every)
 
 
-def test_every_comparison_has_five_seeds_and_a_path():
+def test_every_comparison_has_eight_replicates_and_a_path():
     for name in ("mechanisms/ablation", "mechanisms/pairs"):
         sweep = read(name)["sweep"]
-        assert sweep["seed"] == [0, 1, 2, 3, 4]
+        assert sweep["replicate"] == list(range(8))
         assert len(sweep["mechanisms.sparsity.weight"]) >= 3
 
 
@@ -122,7 +122,7 @@ def test_a_small_ablation_has_scores_with_chance_and_ceiling(tmp_path: Path):
         "dictionary": {"d_sae": 32},
         "training": {"steps": 30, "batch": 16},
         "evaluation": {"samples": 512},
-        "sweep": {"seed": [0, 1], "mechanisms.sparsity.weight": [0.1, 0.3]},
+        "sweep": {"replicate": [0, 1], "mechanisms.sparsity.weight": [0.1, 0.3]},
     }
     settings = run_config(tmp_path, "small", merge(data, small)).scores()["settings"]
     assert [setting["label"] for setting in settings] == [
@@ -178,7 +178,7 @@ def test_training_goes_on_after_the_last_features_were_started_anew(stories_memb
             assert steps % on[name].every >= STEPS_LEFT
 
 
-def test_it_has_a_path_of_sparsity_and_five_seeds_and_is_evaluated_on_labels_of_several_kinds(stories_members):
-    assert len({member.experiment.replicate() for member in stories_members}) == 5
+def test_it_has_a_path_of_sparsity_and_eight_replicates_and_is_evaluated_on_labels_of_several_kinds(stories_members):
+    assert len({member.experiment.replicate() for member in stories_members}) == 8
     assert len({member.setting["mechanisms.sparsity.weight"] for member in stories_members}) >= 2
     assert len(stories_members[0].experiment.evaluation.language_model.labels) >= 3

@@ -106,7 +106,7 @@ CONFIGS = {
         "[samples]\nn = 40\nbatch = 'all'\n[sweep]\nseed = [0, 1]\n"
     ),
     "activations": f"[world]\nkind = 'activations'\npath = 'shards'\n{LEARNING}{SAMPLES}",
-    "claims": f"{WORLD}{LEARNING}[evaluation]\nsamples = 256\n[sweep]\nseed = [0, 1, 2, 3, 4]\n"
+    "claims": f"{WORLD}{LEARNING}[evaluation]\nsamples = 256\n[sweep]\nseed = [0, 1, 2, 3, 4, 5, 6, 7]\n"
     '"mechanisms.sparsity.weight" = [0.01, 30.0]\n[scales.small]\n',
 }
 """One a kind of run, and those on captured activations and of a claim."""
@@ -289,7 +289,7 @@ def claim() -> dict[str, Claim]:
     """About the run in this folder: a cost that silences everything leaves fewer firing."""
     weights: list[Where] = [{"mechanisms.sparsity.weight": weight} for weight in (0.01, 30.0)]
     measure = Difference(metric="l0", of=weights[0], minus=weights[1])
-    part = Part(what="L0, weak minus strong", measure=measure, rule=Above(margin=0.1))
+    part = Part(what="L0, weak minus strong", measure=measure, rule=Above(), smallest=0.1)
     made = Claim(
         id="tiny/sparser",
         statement="L1 silences.",
