@@ -1,12 +1,12 @@
 """One measured figure beside the figure to reach."""
 
-import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
+
+from unbraid.models.profile import median_seconds
 
 
 @dataclass(frozen=True)
@@ -32,15 +32,8 @@ Benchmark = Callable[[], Iterator[Figure]]
 
 def medians(ours: Callable[[], object], rival: Callable[[], object], repeats: int) -> tuple[float, float]:
     """Median seconds of both, warm, taken in turns so that the machine's moods fall on both alike."""
-    for work in (ours, rival):
-        work()
-    seconds: tuple[list[float], list[float]] = ([], [])
-    for _ in range(repeats):
-        for work, kept in zip((ours, rival), seconds, strict=True):
-            began = time.perf_counter()
-            work()
-            kept.append(time.perf_counter() - began)
-    return statistics.median(seconds[0]), statistics.median(seconds[1])
+    mine, theirs = median_seconds([ours, rival], repeats)
+    return mine, theirs
 
 
 def answer(module: str, *words: str) -> str:

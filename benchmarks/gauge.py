@@ -1,31 +1,26 @@
 """The speed and memory of KL attention: against its form over pairs, against softmax attention, and of whole steps."""
 
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from benchmarks.figure import Figure, answer, medians
-from benchmarks.memory import kilobytes
-from unbraid.models import FreeEnergy, Gauge, ModelConfig, Transformer, start_models
+from benchmarks.figure import Figure, medians
+from unbraid.models import FreeEnergy, Gauge, ModelConfig, Transformer
 from unbraid.models.gauge.attention import GaugeMask, attend, pattern
 from unbraid.models.gauge.beliefs import Beliefs
 from unbraid.models.gauge.frames import turns
 from unbraid.models.gauge.pairwise import compare, mix, transports
-from unbraid.models.training import ModelState, ModelTraining, train_step
+from unbraid.models.profile import GAUGE_WIDTHS, KIB, step_memory, training_step
 
 TOKENS, HEADS, DEGREE, BATCH, LONG = 256, 4, 2, 8, 2048
 WIDTH = HEADS * (2 * DEGREE + 1)
-WORDS, REPEATS = 100, 15
+REPEATS = 15
 TEN = 10
 """So often in a row the fast form is timed: after gigabytes of pairs its first pass would be of a cold cache."""
 SEED = "5x0e + 3x1e + 1x2e"
-WIDE = {"12x0e + 4x1e + 8x2e": 64, "24x0e + 8x1e + 16x2e": 128}
-"""Irreps of more dimensions, in the seed's mixture about."""
 Pass = Callable[[], Tensor]
 
 
@@ -99,23 +94,8 @@ def softmax_layer() -> Callable[[], object]:
     return work
 
 
-@dataclass(frozen=True)
-class Windows:
-    """Words of the right shapes, in which every one is asked for the next."""
-
-    tokens: Tensor
-    asked: Tensor
-    answers: Tensor
-
-    @classmethod
-    def drawn(cls, length: int, batch: int) -> "Windows":
-        words = torch.randint(1, WORDS, (batch, length + 1), generator=torch.Generator().manual_seed(0))
-        return cls(words[:, :-1], torch.arange(length).expand(batch, length), words[:, 1:])
-
-
-def step(settings: ModelConfig, length: int = TOKENS, batch: int = BATCH) -> Callable[[], object]:
-    state, windows = ModelState.of(start_models(settings, WORDS, length, WORDS, [0])), Windows.drawn(length, batch)
-    return lambda: train_step(state, windows, ModelTraining(batch=batch), {})
+def step(settings: ModelConfig) -> Callable[[], object]:
+    return training_step(settings, TOKENS, BATCH)
 
 
 def differences() -> Iterator[Figure]:
@@ -143,23 +123,13 @@ def gauge() -> Iterator[Figure]:
             mine, theirs = medians(step(Gauge(irreps=irreps, free_energy=free)), step(rival), REPEATS)
             name = f"gauge step, {irreps}, {words} / plain, d={width}, {heads} heads"
             yield Figure(name, mine / theirs, 3, "lower", "×")
-    for irreps, width in WIDE.items():
+    for width in (64, 128):
+        irreps = GAUGE_WIDTHS[width]
         rival = Transformer(d_model=width, heads=8, layers=1, d_ff=4 * width, positions="learned")
         mine, theirs = medians(step(Gauge(irreps=irreps)), step(rival), REPEATS // 3)
         yield Figure(f"gauge step, {irreps} / plain, d={width}, 8 heads", mine / theirs, 3, "lower", "×")
-    for irreps, free in ((SEED, ""), (SEED, "with free energy"), *((irreps, "") for irreps in WIDE)):
-        peak = float(answer("benchmarks.gauge", irreps, free))
-        yield Figure(f"peak of a gauge step, N={LONG}, {irreps} {free}".strip(), peak, 4, "lower", "GiB")
-
-
-def main() -> None:
-    """Print how many GiB a process has at most in a step on long windows."""
-    irreps, free = sys.argv[1:]
-    work = step(Gauge(irreps=irreps, free_energy=FreeEnergy() if free else None), LONG, BATCH)
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
-    work()
-    print(kilobytes("VmHWM") / 2**20)
-
-
-if __name__ == "__main__":
-    main()
+    long = [Gauge(irreps=SEED), Gauge(irreps=SEED, free_energy=FreeEnergy())]
+    for model in (*long, *(Gauge(irreps=GAUGE_WIDTHS[width]) for width in (64, 128))):
+        free = " with free energy" if model.free_energy else ""
+        peak = step_memory(model, LONG, BATCH).peak / KIB**2
+        yield Figure(f"peak of a gauge step, N={LONG}, {model.irreps}{free}", peak, 4, "lower", "GiB")

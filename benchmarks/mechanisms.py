@@ -10,7 +10,6 @@ from pathlib import Path
 import torch
 
 from benchmarks.figure import Figure, answer, medians
-from benchmarks.memory import kilobytes
 from benchmarks.training import Late
 from unbraid.codes import Codes
 from unbraid.dictionaries.coactivation import find_pairs
@@ -18,6 +17,7 @@ from unbraid.dictionaries.lists import Inputs, encode_lists
 from unbraid.dictionaries.mechanisms import MECHANISMS
 from unbraid.dictionaries.training.step import State
 from unbraid.members import stack_configs
+from unbraid.models.profile import kibibytes
 
 OTHERS = {"sparsity", "matryoshka"}
 """Registered, but none of seed 003's."""
@@ -87,9 +87,9 @@ def _grows(late: Late) -> int:
     """By how much the process grows in a step, and in its memories."""
     kept = sum(tensor.nbytes for memory in late.state.memories.values() for tensor in memory.values())
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
-    before = kilobytes("VmRSS")
+    before = kibibytes("VmRSS")
     late.step()
-    return kept + 1024 * (kilobytes("VmHWM") - before)
+    return kept + 1024 * (kibibytes("VmHWM") - before)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.figure import Figure, answer
+from unbraid.models.profile import kibibytes
 
 FEATURES = 16384
 
@@ -25,14 +26,9 @@ def main() -> None:
     codes = 8 * BATCH * late.fires()
     needed = sum(tensor.nbytes for tensor in tensors) + 4 * BATCH * WORLD.dimensions + codes
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
-    before = kilobytes("VmRSS")
+    before = kibibytes("VmRSS")
     late.step()
-    print(needed, 1024 * (kilobytes("VmHWM") - before))
-
-
-def kilobytes(name: str) -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+    print(needed, 1024 * (kibibytes("VmHWM") - before))
 
 
 if __name__ == "__main__":

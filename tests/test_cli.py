@@ -425,3 +425,41 @@ def test_a_trained_stack_can_be_loaded_and_scores_as_it_did(finished: Run):
     world = Superposition(dimensions=8, n_features=12, active=2.0)
     found = score(stack, world, samples=256).values["mmcs"].tolist()
     assert found == pytest.approx(finished.scores()["settings"][0]["metrics"]["mmcs"]["members"])
+
+
+def test_profile_prints_a_row_a_model_with_units(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    code, out, err = unbraid(capsys, "profile", "gauge", "--tokens", 8, "--batch", 2, "--repeats", 1)
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "One training step, one layer, 2 windows of 8 tokens, 100 tokens to choose from."
+    assert {"width", "parameters", "step, ms", "memory, MiB"} <= {
+        words.strip() for words in lines[1].split("  ") if words
+    }
+    assert [line.split()[0] for line in lines[2:-1]] == ["20"] * 3 + ["64"] * 3 + ["128"] * 3
+    assert lines[2].count("1.0×") == 2  # the plain one beside itself
+
+
+def test_a_profile_as_json_has_stable_keys(capsys: pytest.CaptureFixture[str]):
+    code, out, _ = unbraid(capsys, "profile", "gauge", "--tokens", 8, "--batch", 2, "--repeats", 1, "--json")
+    found = json.loads(out)
+    assert (code, found["tokens"], found["batch"]) == (0, 8, 2)
+    keys = {"model", "width", "heads", "parameters", "milliseconds", "mebibytes"}
+    assert all(set(one) == keys and one["milliseconds"] > 0 for one in found["profiles"])
+    assert [one["width"] for one in found["profiles"] if one["model"] == "plain"] == [20, 64, 128]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["plain"], "there is no profile of 'plain'; accepted: gauge"),
+        (["gauge", "--tokens", "1"], "Invalid value for '--tokens'"),
+        (["gauge", "--batch", "many"], "Invalid value for '--batch'"),
+        ([], "WHAT"),
+    ],
+)
+def test_a_profile_that_cannot_be_is_refused(words: list[str], told: str, capsys: pytest.CaptureFixture[str]):
+    code, out, err = unbraid(capsys, "profile", *words)
+    assert (code, out) == (2, "")
+    assert told in err
+    assert len(err.splitlines()) == 1

@@ -88,6 +88,7 @@ _EXPORTS = {  # also in __init__.pyi, for type checkers and editors
         "start_models",
     ],
     "unbraid.models.constraints": ["AttentionEntropy", "Constraint", "HeadUsage", "Independence", "Orthogonality"],
+    "unbraid.models.profile": ["StepProfile", "profile_gauge"],
     "unbraid.models.training": ["ModelState", "train_model"],
     "unbraid.pipeline.trained": ["load_models", "load_stack"],
     "unbraid.reports.recovery_figures": ["draw_recovery"],

@@ -59,6 +59,8 @@ from unbraid.models.constraints import Constraint as Constraint
 from unbraid.models.constraints import HeadUsage as HeadUsage
 from unbraid.models.constraints import Independence as Independence
 from unbraid.models.constraints import Orthogonality as Orthogonality
+from unbraid.models.profile import StepProfile as StepProfile
+from unbraid.models.profile import profile_gauge as profile_gauge
 from unbraid.models.training import ModelState as ModelState
 from unbraid.models.training import train_model as train_model
 from unbraid.pipeline.trained import load_models as load_models

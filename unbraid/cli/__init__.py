@@ -1,5 +1,5 @@
 """The command line: `unbraid run`, `resume`, `list`, `show`, `report`, `claims`, `configs`; `capture`, `diagnose`,
-`evaluate`.
+`evaluate`; `profile`.
 
 Heavy imports happen inside the commands, so that `--help` answers at once. Exit codes: 0 done; 1 the run could not
 finish (a loss that is not finite, a process that was killed, an error of ours); 2 what was asked cannot be done; 130 or
@@ -324,6 +324,28 @@ def diagnose(
     else:
         print_shards(opened)
         print_diagnosis(facts)
+
+
+@app.command()
+def profile(
+    subject: Annotated[str, typer.Argument(metavar="WHAT", help="What is profiled: gauge.")],
+    tokens: Annotated[int, typer.Option(metavar="N", min=2, max=1 << 14, help="Tokens in a window.")] = 256,
+    batch: Annotated[int, typer.Option(metavar="N", min=1, max=1 << 14, help="Windows in a step.")] = 8,
+    repeats: Annotated[int, typer.Option(metavar="N", min=1, max=10**6, help="Steps that are timed.")] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON with stable keys.")] = False,
+) -> None:
+    """Profile gauge transformers of width 20, 64 and 128: time and memory of a step, beside plain ones as wide."""
+    if subject != "gauge":
+        raise UserError(f"there is no profile of '{subject}'; accepted: gauge")
+    from unbraid.cli.profile import print_profiles, profiles_as_json
+    from unbraid.models.profile import profile_gauge
+    from unbraid.storage.files import json_bytes
+
+    profiles = profile_gauge(tokens, batch, repeats)
+    if as_json:
+        typer.echo(json_bytes(profiles_as_json(profiles, tokens, batch)).decode().rstrip("\n"))
+    else:
+        print_profiles(profiles, tokens, batch)
 
 
 def main() -> None:
