@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -91,7 +92,7 @@ def print_claims(entries: Sequence[JsonDict]) -> None:
     for entry in entries:
         console.print(Text(entry["id"], style="bold"), Text(f"({entry['study']})"))
         for line in (entry["statement"], f"source: “{entry['quote']}”", *_design(entry), *marks(entry)):
-            console.print(Text(f"  {line}"))
+            console.print(Padding(Text(line), (0, 0, 0, 4 if line.startswith("- ") else 2)))
 
 
 def _design(entry: JsonDict) -> list[str]:
