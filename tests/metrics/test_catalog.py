@@ -23,6 +23,12 @@ ELSEWHERE = {
     "letter_absorption": "with letters",
     "letter_absorption_fraction": "with letters",
     "letter_splits": "with letters",
+    "head_dependence": "of models on stories",
+    "head_dependence_nonlinear": "of models on stories",
+    "layer_cka": "of models on stories",
+    "head_rank": "of models on stories",
+    "attention_gradient": "of models on stories",
+    "attention_gradient_left": "of models on stories",
 }
 """Metrics that none of the small regression runs writes, and when a run does. A new metric is added here: the scores of
 those runs are of before."""
