@@ -62,6 +62,8 @@ IDLE = 0.01
 QUARTERS = (0.25, 0.5, 0.75)
 HOPFIELD_STORIES = 16
 """Every Hopfield query is followed for hundreds of iterations."""
+DRAWN = 4
+"""Heads drawn at random to be shown."""
 TINY = 1e-12
 PATTERN, READ, WRITTEN, GATE = (f"attn.hook_{name}" for name in ("pattern", "z", "result", "gate"))
 EXPERTS = "mlp.hook_gate"
@@ -379,6 +381,8 @@ class AttentionExamples:
 
     stories: list[JsonDict]
     patterns: Float[np.ndarray, "b l h t s"]
+    drawn: list[tuple[int, int]]
+    """Layer and head of a few heads drawn at random, to be shown beside those that were chosen for what they do."""
 
 
 @torch.no_grad()
@@ -399,4 +403,11 @@ def show_attention(member: Models, world: Stories, stories: int) -> AttentionExa
         }
         for index in range(stories)
     ]
-    return AttentionExamples(examples, patterns.numpy().astype(np.float16))
+    return AttentionExamples(examples, patterns.numpy().astype(np.float16), draw_heads(member))
+
+
+def draw_heads(member: Models) -> list[tuple[int, int]]:
+    """Layer and head of `DRAWN` different heads of a single member, or of all, drawn by its seed."""
+    layers, per_layer = member.settings.layers, member.settings.heads_per_layer
+    numbers = stream(member.seeds[0], "drawn heads").permutation(layers * per_layer)[:DRAWN]
+    return [divmod(int(number), per_layer) for number in numbers]
