@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from itertools import product
 
 import numpy as np
 import pytest
@@ -162,6 +163,7 @@ def simulate(
 
 
 CLAIMS = 2000
+COMBINATIONS: tuple[Combine, ...] = ("all", "any")
 
 
 def at_most(share: float, claims: int = CLAIMS) -> int:
@@ -170,7 +172,7 @@ def at_most(share: float, claims: int = CLAIMS) -> int:
 
 
 @pytest.mark.parametrize("shared", [0.0, 0.5])
-@pytest.mark.parametrize("combine", ["all", "any"])
+@pytest.mark.parametrize("combine", COMBINATIONS)
 @pytest.mark.parametrize("parts", [1, 2, 5])
 def test_without_an_effect_at_most_one_claim_in_twenty_is_decided(parts: int, combine: Combine, shared: float):
     words = simulate(Above(), [0.0] * parts, 8, combine, CLAIMS, shared)
@@ -181,7 +183,7 @@ def test_without_an_effect_at_most_one_claim_in_twenty_is_decided(parts: int, co
         assert words["holds"] + words["opposite"] > 0.03 * CLAIMS  # it does decide as often as eight replicates can
 
 
-@pytest.mark.parametrize("combine", ["all", "any"])
+@pytest.mark.parametrize("combine", COMBINATIONS)
 @pytest.mark.parametrize("parts", [1, 2, 5])
 def test_at_the_edge_of_its_band_a_claim_of_no_effect_is_seldom_decided(parts: int, combine: Combine):
     words = simulate(Within(margin=1.0), [1.0] * parts, 8, combine, CLAIMS // 2)
@@ -195,7 +197,7 @@ def test_one_part_that_holds_does_not_carry_a_claim_that_needs_all():
 
 
 @pytest.mark.parametrize("effect", [1.0, 1.5])
-@pytest.mark.parametrize("combine", ["all", "any"])
+@pytest.mark.parametrize("combine", COMBINATIONS)
 @pytest.mark.parametrize("parts", [1, 2, 5])
 def test_a_study_finds_the_effect_it_was_sized_for_four_times_in_five(parts: int, combine: Combine, effect: float):
     replicates = replicates_for(effect, 1.0, parts, combine)
@@ -215,3 +217,20 @@ def test_an_effect_too_small_to_matter_is_called_none_by_the_interval_of_the_led
         measured = Measurement(estimate(values), 8, None, values=tuple(values))
         words[verdict(Above(), measured, smallest=0.02)] += 1
     assert words == {"no effect": 60}
+
+
+def print_rates(claims: int = 20_000) -> None:
+    """The simulated rates, with more claims than a test has time for: `python -m tests.studies.test_verdicts`."""
+    for parts, combine in product((1, 2, 5), COMBINATIONS):
+        null = simulate(Above(), [0.0] * parts, 8, combine, claims)
+        replicates = replicates_for(1.0, 1.0, parts, combine)
+        effects = [1.0] * parts if combine == "all" else [1.0, *[0.0] * (parts - 1)]
+        holds = simulate(Above(), effects, replicates, combine, claims // 5)["holds"] / (claims // 5)
+        decided = f"holds {null['holds'] / claims:.4f}, opposite {null['opposite'] / claims:.4f}"
+        print(
+            f"{parts} parts, {combine}: null {decided}; {replicates} replicates, effect 1 deviation: holds {holds:.3f}"
+        )
+
+
+if __name__ == "__main__":
+    print_rates()
