@@ -179,6 +179,7 @@ def _heads(member: Models, untrained: Models, batches: Sequence[StoryBatch]) -> 
     gradients, by_factor = gradient_scores(member, batches[0])
     gradients_before, by_factor_before = gradient_scores(untrained, batches[0])
     chance = {name: start[name] for name in AS_UNTRAINED} | gradients_before
+    chance |= {"attention_gradient_left": torch.ones(1)} if gradients else {}
     chance |= {"support_mass": tables["uniform"], "attention_entropy": torch.ones(1)}
     chance |= {name: tables[f"{table}_dealt"] for name, table in DEPENDENCE.items()}
     chance["head_cosine"] = torch.tensor([heads.expected_cosine(member.settings.width)])
