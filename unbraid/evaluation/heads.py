@@ -24,7 +24,7 @@ Tables of layers and heads
     needed       m l h    share of answers that are right only with it
     largest_drop m l h    importance in the group of questions that needs it most
     dealt_drop   m l h    the same with questions dealt to groups at random
-    gradient_share, gradient_sharpness
+    gradient_share, gradient_norm, gradient_sharpness
                  m f      see `attention_gradient.py`
 
 Chance is what a score would be without understanding: the best of a few shortcuts that do not read the question
