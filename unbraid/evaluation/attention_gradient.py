@@ -49,7 +49,7 @@ def sharpened(models: Transformers, factor: float) -> Transformers:
 
 @torch.enable_grad()
 def gradient_share(models: Models, batch: StoryBatch) -> tuple[Float[Tensor, "m"], ...]:
-    """The share of the gradient that comes through the last layer's attention weights, its norm, and their sharpness."""
+    """The share of the gradient through the last layer's attention weights, its norm, and how sharp those are."""
     pattern = f"blocks.{models.settings.layers - 1}.attn.hook_pattern"
     leaves = models.requires_grad_copy()
     output = leaves.forward(batch.tokens, [EMBEDDED, pattern])
