@@ -28,7 +28,7 @@ def gradient(models, batch):
 def test_it_is_what_is_missing_when_queries_and_keys_are_held_still(make, batch, monkeypatch):
     """In a model of one layer, the rest of the gradient comes through values and the residual stream."""
     models = make(members=2, layers=1)
-    whole, (share, _) = gradient(models, batch), gradient_share(models, batch)
+    whole, (share, norm, _) = gradient(models, batch), gradient_share(models, batch)
     mix = Softmax.mix
 
     def still(self, inputs):
@@ -37,6 +37,7 @@ def test_it_is_what_is_missing_when_queries_and_keys_are_held_still(make, batch,
     monkeypatch.setattr(Softmax, "mix", still)
     through = whole - gradient(models, batch)
     torch.testing.assert_close(share, norm_share(through, whole), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(norm, through.flatten(2).norm(dim=-1).sum(1), rtol=1e-4, atol=1e-6)
     assert (share > 0).all()
 
 

@@ -88,7 +88,7 @@ def test_scores_print_as_a_table_with_chance_and_ceiling():
     text = str(score(Stack.start(Dictionary(d_sae=16), 24, [0, 1]), SMALL, 1024))
     assert "chance" in text
     assert "ceiling" in text
-    assert len(text.splitlines()) == 16
+    assert len(text.splitlines()) == 17
 
 
 def simply(encode, decode, match: torch.Tensor, world: World, samples: int) -> dict[str, torch.Tensor]:

@@ -24,7 +24,7 @@ Tables of layers and heads
     needed       m l h    share of answers that are right only with it
     largest_drop m l h    importance in the group of questions that needs it most
     dealt_drop   m l h    the same with questions dealt to groups at random
-    gradient_share, gradient_sharpness
+    gradient_share, gradient_norm, gradient_sharpness
                  m f      see `attention_gradient.py`
 
 Chance is what a score would be without understanding: the best of a few shortcuts that do not read the question
@@ -180,6 +180,7 @@ def _heads(member: Models, untrained: Models, batches: Sequence[StoryBatch]) -> 
     gradients, by_factor = gradient_scores(member, batches[0])
     gradients_before, by_factor_before = gradient_scores(untrained, batches[0])
     chance = {name: start[name] for name in AS_UNTRAINED} | gradients_before
+    chance |= {"attention_gradient_left": torch.ones(1)} if gradients else {}
     chance |= {"support_mass": tables["uniform"], "attention_entropy": torch.ones(1)}
     chance |= {name: tables[f"{table}_dealt"] for name, table in DEPENDENCE.items()}
     chance["head_cosine"] = torch.tensor([heads.expected_cosine(member.settings.width)])
