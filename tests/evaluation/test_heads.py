@@ -5,9 +5,11 @@ import pytest
 import torch
 
 from unbraid.evaluation.heads import (
+    AS_UNTRAINED,
     HeadEvaluation,
     ablation_tables,
     attention_tables,
+    draw_heads,
     evaluate_heads,
     held_out_batches,
     hopfield_scores,
@@ -40,12 +42,13 @@ def test_a_model_that_always_says_one_answer_has_the_share_of_it(make, world):
 def test_of_untrained_models_every_score_is_its_own_chance(make, world):
     """They are what chance is where it is the same model before training."""
     found = evaluate_heads(make(members=2), world, SETTINGS)
-    for name in ("support_best", "specialisation", "head_cka", "separation"):
+    for name in (*AS_UNTRAINED, "attention_gradient"):
         torch.testing.assert_close(found.values[name], found.chance[name], equal_nan=True)
     torch.testing.assert_close(found.tables["support"], found.tables["support_untrained"])
     assert found.chance["accuracy"].tolist() == pytest.approx([world.shortcuts()["chance"]] * 2)
     assert found.chance["head_cosine"].tolist() == pytest.approx([expected_cosine(8)] * 2)
     assert found.chance["attention_entropy"].tolist() == [1, 1]
+    assert found.chance["attention_gradient_left"].tolist() == [1, 1]
 
 
 def test_members_are_examined_as_if_alone(make, world):
@@ -148,9 +151,35 @@ def test_tables_have_a_layer_and_a_head_axis(make, world):
     shapes = {name: tuple(table.shape) for name, table in found.items()}
     factors = len(world.factors)
     assert shapes["support"] == shapes["attention_entropy"] == shapes["activity"] == (1, 3, 4)
-    assert shapes["distance"] == shapes["cosine"] == shapes["cka"] == (1, 3, 4, 4)
+    assert shapes["distance"] == shapes["cosine"] == shapes["cka"] == shapes["dependence"] == (1, 3, 4, 4)
+    assert shapes["cka_layers"] == (1, 12, 12)
+    torch.testing.assert_close(found["cka_layers"][0, 4:8, 4:8], found["cka"][0, 1])
     assert shapes["explained"] == (1, 3, 4, factors)
     assert "usage" not in shapes
+
+
+def test_heads_that_write_the_same_predict_each_other_and_dealt_stories_do_not(make, world):
+    """Head 1 of the last layer reads the values of head 0 by the same attention, and writes them mirrored."""
+    models = make(layers=2, positions="learned")
+    qkv, out = models.weights["blocks.1.attn.qkv"], models.weights["blocks.1.attn.out"]
+    for part in range(0, 24, 8):
+        qkv[:, part + 4 : part + 8] = qkv[:, part : part + 4]
+    out[:, :, 4:] = -out[:, :, :4]
+    found = evaluate_heads(models, world, HeadEvaluation(stories=64, heads=64))
+    assert found.values["head_dependence"].item() > 0.999
+    assert found.values["head_dependence_nonlinear"].item() > 0.9
+    assert found.tables["cosine"][0, 1, 0, 1].item() == pytest.approx(1, abs=1e-4)
+    assert abs(found.chance["head_dependence"].item()) < 0.2
+    assert abs(found.chance["head_dependence_nonlinear"].item()) < 0.2
+
+
+def test_heads_to_show_are_drawn_by_the_seed_of_the_member(make, world):
+    models = make(members=30, heads=4, layers=3)
+    drawn = [draw_heads(models.member(index)) for index in range(30)]
+    assert all(len(set(heads)) == 4 for heads in drawn)
+    assert {head for heads in drawn for head in heads} == {(layer, head) for layer in range(3) for head in range(4)}
+    assert drawn[3] == draw_heads(models.member(3)) == show_attention(models.member(3), world, 1).drawn
+    assert len(draw_heads(make(heads=1))) == 2
 
 
 def test_a_head_that_nothing_reads_is_needed_for_nothing(make, world):

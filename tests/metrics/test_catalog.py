@@ -59,6 +59,12 @@ ELSEWHERE = {
         "of gauge models on text",
     ),
     "mcc": "on a planted world: theirs is `matched_cosine` today",
+    "head_dependence": "of models on stories",
+    "head_dependence_nonlinear": "of models on stories",
+    "layer_cka": "of models on stories",
+    "head_rank": "of models on stories",
+    "attention_gradient": "of models on stories",
+    "attention_gradient_left": "of models on stories",
 }
 """Metrics that none of the small regression runs writes, and when a run does. A new metric is added here: the scores of
 those runs are of before."""

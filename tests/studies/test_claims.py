@@ -102,13 +102,8 @@ def test_every_metric_that_claims_use_says_why_its_smallest_effect_is_one():
     assert {name for name in used if not reasons[name]} == set()
 
 
-def test_claims_without_a_sentence_of_their_source():
-    """None but those that are being redone: they get theirs with their new designs."""
-    redone = ("constraints-cost", "independence-cost", "attention-not-righter", "capacity-", "routing-", "hopfield-")
-    gauge = ("cause-temperature", "cause-start", "temperature-", "pure-tensor", "one-high-irrep")
-    begun = (*(f"head-constraints/{name}" for name in redone), *(f"gauge/{name}" for name in gauge))
-    without = [claim.id for claim in CLAIMS.values() if not claim.quote.strip()]
-    assert [name for name in without if not name.startswith((*begun, "mechanisms/adaptive-tau"))] == []
+def test_every_claim_has_a_sentence_of_its_source():
+    assert [claim.id for claim in CLAIMS.values() if not claim.quote.strip()] == []
 
 
 def test_a_quote_is_a_sentence_and_not_our_words():

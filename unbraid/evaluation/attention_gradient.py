@@ -2,12 +2,13 @@
 
 x        = the embedded tokens        A = the attention weights of the last layer
 whole    = ∂ loss / ∂ x               through = (∂ loss / ∂ A) (∂ A / ∂ x)
-share    = Σ_stories ‖through‖ / Σ_stories ‖whole‖        sharpness: 0 uniform, 1 a single key (`metrics/attention.py`)
+norm     = Σ_stories ‖through‖, the loss being a mean over all questions
+share    = norm / Σ_stories ‖whole‖   sharpness: 0 uniform, 1 a single key (`metrics/attention.py`)
 
 ∂A/∂scores = diag(A) - AAᵀ is 0 for attention to a single key: what learns *where* to attend then stops, while what is
 read there (the path through values) goes on. Whether that happens is asked by an intervention: the queries of the last
-layer are multiplied by each of `FACTORS`, all else left alone. A share does not depend on how large the loss is, which
-changes with the factor, too.
+layer are multiplied by each of `FACTORS`, all else left alone. Scores are of the share, which does not depend on how
+large the loss is: that changes with the factor, too.
 """
 
 import torch
@@ -30,12 +31,12 @@ def gradient_scores(member: Models, batch: StoryBatch) -> tuple[Named, Named]:
     if not isinstance(member, Transformers) or isinstance(member.settings.attention, Hopfield):
         return {}, {}
     measured = [gradient_share(sharpened(member, factor), batch) for factor in FACTORS]
-    share, sharpness = (torch.stack(values, 1) for values in zip(*measured, strict=True))
+    share, norm, sharpness = (torch.stack(values, 1) for values in zip(*measured, strict=True))
     scores = {
         "attention_gradient": share[:, AS_IT_IS],
         "attention_gradient_left": share[:, SHARPENED] / share[:, AS_IT_IS],
     }
-    return scores, {"gradient_share": share, "gradient_sharpness": sharpness}
+    return scores, {"gradient_share": share, "gradient_norm": norm, "gradient_sharpness": sharpness}
 
 
 def sharpened(models: Transformers, factor: float) -> Transformers:
@@ -47,8 +48,8 @@ def sharpened(models: Transformers, factor: float) -> Transformers:
 
 
 @torch.enable_grad()
-def gradient_share(models: Models, batch: StoryBatch) -> tuple[Float[Tensor, "m"], Float[Tensor, "m"]]:
-    """The share of the gradient that comes through the last layer's attention weights; and how sharp those are."""
+def gradient_share(models: Models, batch: StoryBatch) -> tuple[Float[Tensor, "m"], ...]:
+    """The share of the gradient through the last layer's attention weights, its norm, and how sharp those are."""
     pattern = f"blocks.{models.settings.layers - 1}.attn.hook_pattern"
     leaves = models.requires_grad_copy()
     output = leaves.forward(batch.tokens, [EMBEDDED, pattern])
@@ -58,4 +59,4 @@ def gradient_share(models: Models, batch: StoryBatch) -> tuple[Float[Tensor, "m"
     (through,) = torch.autograd.grad(weights, [embedded], by_weights)
     keys = attention.allowed(batch.mask, models.settings.causal) & batch.mask[:, :, None]
     sharpness = attention.sharpness(weights.detach(), keys).mean(1)
-    return attention.norm_share(through, whole), sharpness
+    return attention.norm_share(through, whole), attention.summed_norm(through), sharpness

@@ -24,7 +24,7 @@ Tables of layers and heads
     needed       m l h    share of answers that are right only with it
     largest_drop m l h    importance in the group of questions that needs it most
     dealt_drop   m l h    the same with questions dealt to groups at random
-    gradient_share, gradient_sharpness
+    gradient_share, gradient_norm, gradient_sharpness
                  m f      see `attention_gradient.py`
 
 Chance is what a score would be without understanding: the best of a few shortcuts that do not read the question
@@ -62,6 +62,8 @@ IDLE = 0.01
 QUARTERS = (0.25, 0.5, 0.75)
 HOPFIELD_STORIES = 16
 """Every Hopfield query is followed for hundreds of iterations."""
+DRAWN = 4
+"""Heads drawn at random to be shown."""
 TINY = 1e-12
 PATTERN, READ, WRITTEN, GATE = (f"attn.hook_{name}" for name in ("pattern", "z", "result", "gate"))
 EXPERTS = "mlp.hook_gate"
@@ -178,6 +180,7 @@ def _heads(member: Models, untrained: Models, batches: Sequence[StoryBatch]) -> 
     gradients, by_factor = gradient_scores(member, batches[0])
     gradients_before, by_factor_before = gradient_scores(untrained, batches[0])
     chance = {name: start[name] for name in AS_UNTRAINED} | gradients_before
+    chance |= {"attention_gradient_left": torch.ones(1)} if gradients else {}
     chance |= {"support_mass": tables["uniform"], "attention_entropy": torch.ones(1)}
     chance |= {name: tables[f"{table}_dealt"] for name, table in DEPENDENCE.items()}
     chance["head_cosine"] = torch.tensor([heads.expected_cosine(member.settings.width)])
@@ -379,6 +382,8 @@ class AttentionExamples:
 
     stories: list[JsonDict]
     patterns: Float[np.ndarray, "b l h t s"]
+    drawn: list[tuple[int, int]]
+    """Layer and head of a few heads drawn at random, to be shown beside those that were chosen for what they do."""
 
 
 @torch.no_grad()
@@ -399,4 +404,11 @@ def show_attention(member: Models, world: Stories, stories: int) -> AttentionExa
         }
         for index in range(stories)
     ]
-    return AttentionExamples(examples, patterns.numpy().astype(np.float16))
+    return AttentionExamples(examples, patterns.numpy().astype(np.float16), draw_heads(member))
+
+
+def draw_heads(member: Models) -> list[tuple[int, int]]:
+    """Layer and head of `DRAWN` different heads of a single member, or of all, drawn by its seed."""
+    layers, per_layer = member.settings.layers, member.settings.heads_per_layer
+    numbers = stream(member.seeds[0], "drawn heads").permutation(layers * per_layer)[:DRAWN]
+    return [divmod(int(number), per_layer) for number in numbers]

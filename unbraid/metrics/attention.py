@@ -178,8 +178,12 @@ def _with_a_choice(keys: Bool[Tensor, "b t s"]) -> Bool[Tensor, "1 b 1 t"]:
 
 def norm_share(part: Float[Tensor, "m b t d"], whole: Float[Tensor, "m b t d"]) -> Float[Tensor, "m"]:
     """How long one part of each story's gradient is beside the whole, both summed over stories; 1 is no bound."""
-    lengths = [gradient.flatten(2).norm(dim=-1).sum(1) for gradient in (part, whole)]
-    return lengths[0] / lengths[1]
+    return summed_norm(part) / summed_norm(whole)
+
+
+def summed_norm(gradient: Float[Tensor, "m b t d"]) -> Float[Tensor, "m"]:
+    """The lengths of all stories' gradients, each over its tokens."""
+    return gradient.flatten(2).norm(dim=-1).sum(1)
 
 
 FEWEST_QUESTIONS = 20

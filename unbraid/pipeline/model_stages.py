@@ -81,6 +81,7 @@ class TrainModels(Stage):
     """Train one stack of models on stories."""
 
     kind = "train-models"
+    version = 2
     side_by_side = True
 
     world: Stories | Text
@@ -244,11 +245,12 @@ class EvaluateModels(Stage):
     """Evaluate one stack of models on stories: their answers and their heads.
 
     tables.safetensors   tables of layers and heads, and of the first member of each setting `pattern.POSITION`
-    stories.json         the stories those patterns are of, in words; the shortcuts of the world; the names of factors
+    stories.json         the stories those patterns are of, in words; heads drawn at random (layer, head) to be shown;
+                         the shortcuts of the world; the names of factors
     """
 
     kind = "evaluate-models"
-    version = 2  # steps to 95 % with a cap, separation before training
+    version = 2
     side_by_side = True
 
     training: TrainModels
@@ -283,6 +285,7 @@ class EvaluateModels(Stage):
         write_arrays(context.folder / "tables.safetensors", {**arrays(scores.tables), **patterns})
         card = {
             "members": {str(index): example.stories for index, example in shown.items()},
+            "drawn": {str(index): example.drawn for index, example in shown.items()},
             "shortcuts": scores.shortcuts,
             "factors": list(world.factors),
         }

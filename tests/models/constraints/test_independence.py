@@ -3,14 +3,16 @@ from itertools import permutations
 import numpy as np
 import pytest
 import torch
+from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
+from sklearn.metrics.pairwise import euclidean_distances
+from sklearn.preprocessing import KernelCenterer
 
-from unbraid.metrics.heads import held_out_r2, largest_between
+from unbraid.metrics.heads import cka, held_out_r2, largest_between
 from unbraid.models.constraints import Independence
 from unbraid.models.constraints.independence import (
     RIDGE,
     WEIGHTS,
-    WHITENING,
     Conditional,
     club,
     info_nce,
@@ -65,24 +67,25 @@ def debiased(left: np.ndarray, right: np.ndarray) -> float:
     return sum(terms) / len(terms)
 
 
-def test_corrected_is_the_ratio_of_debiased_hsic_of_what_ridge_regression_predicts(rng):
-    """S y is what scikit-learn's ridge regression predicts, of any target y."""
-    z = rng.standard_normal((1, 7, 3, 2))
+def test_corrected_is_the_ratio_of_debiased_hsic_of_what_kernel_ridge_regression_predicts(rng):
+    """S y is what scikit-learn's kernel ridge regression predicts, of any target y."""
+    z = rng.standard_normal((1, 12, 3, 1))  # few dimensions: more have nothing that is debiased to predict
     z[:, :, 1] += z[:, :, 0]
     smoothers, kernels = [], []
     for head in range(3):
-        rows = z[0, :, head] - z[0, :, head].mean(0)
-        level = (rows**2).sum() / 7
-        peer = Ridge(alpha=WHITENING * level, fit_intercept=False).fit(rows, np.eye(7))
-        smoothers.append(peer.predict(rows))
-        kernels.append(rows @ rows.T)
+        rows = z[0, :, head]
+        squares = euclidean_distances(rows, squared=True)
+        kernel = KernelCenterer().fit_transform(np.exp(-squares / squares.mean()))
+        peer = KernelRidge(alpha=RIDGE * np.trace(kernel) / 12, kernel="precomputed").fit(kernel, np.eye(12))
+        smoothers.append(peer.predict(kernel))
+        kernels.append((rows - rows.mean(0)) @ (rows - rows.mean(0)).T)
     found = predictability(torch.from_numpy(z))[0]
     for i, j in np.ndindex(3, 3):
         expected = debiased(smoothers[i], kernels[j]) / debiased(smoothers[j], kernels[j])
         assert found[i, j].item() == pytest.approx(expected, abs=1e-9)
     given = torch.from_numpy(z)[:, :, :, None]
     apart = [max(found[i, j].item(), 0) for i, j in np.ndindex(3, 3) if i != j]
-    cost = Independence().cost(torch.ones(7, 1, dtype=torch.bool), written=given)
+    cost = Independence().cost(torch.ones(12, 1, dtype=torch.bool), written=given)
     assert cost.item() == pytest.approx(np.mean(apart))
 
 
@@ -94,14 +97,18 @@ def test_its_expectation_is_nothing_where_heads_are_independent_and_one_where_th
     assert error < 0.01
     first = rng.standard_normal((200, 4))
     other = -first @ rng.standard_normal((4, 4)) + 3
-    same = predictability(torch.from_numpy(np.stack([first, other], 1))[None])
-    assert same.min() > 0.9
+    same = predictability(torch.from_numpy(np.stack([first, other, -first], 1))[None])[0]
+    assert same[0, 2].item() == pytest.approx(1)
+    assert same.min() > 0.6
 
 
-def test_it_sees_what_a_head_tells_in_a_small_direction(rng):
+def test_it_sees_a_small_direction_and_what_is_not_linear(rng):
     loud, told = rng.standard_normal((2, 400, 1))
-    z = torch.from_numpy(np.stack([np.hstack([loud, 0.1 * told]), np.hstack([told, 0 * told])], 1))[None]
-    assert predictability(z)[0, 0, 1] > 0.4  # linear CKA has .01
+    z = torch.from_numpy(np.stack([np.hstack([loud, 0.2 * told]), np.hstack([told, 0 * told])], 1))[None]
+    assert predictability(z)[0, 0, 1] > 5 * cka(z)[0, 0, 1]
+    square = torch.from_numpy(np.stack([loud, loud**2], 1))[None]
+    assert predictability(square)[0, 0, 1] > 0.5
+    assert cka(square)[0, 0, 1] < 0.05
 
 
 def descended(z, form):
@@ -144,8 +151,23 @@ def test_either_sign_of_info_nce_makes_independent_heads_dependent(rng, form, en
     assert cosine == pytest.approx(ends, abs=0.02)
 
 
+def test_club_is_not_met_by_heads_that_say_the_same_of_every_story_and_that_of_unit_length_is(rng):
+    """A cost that has no scale of its own falls when heads shrink towards their mean."""
+    z = torch.from_numpy(rng.standard_normal((1, 64, 2, 4)))
+    z[:, :, 1] += z[:, :, 0]
+    read = (z + 3)[:, :, :, None].requires_grad_()
+    away = read.detach() - read.detach().mean(1, keepdim=True)
+    every = torch.ones(64, 1, dtype=torch.bool)
+    slopes = {}
+    for form in ("club", "club_unit_length"):
+        (gradient,) = torch.autograd.grad(Independence(form=form).cost(every, output=read).sum(), read)
+        slopes[form] = float((gradient * away).sum())
+    assert abs(slopes["club"]) < 1e-6 < 0.1 < slopes["club_unit_length"]
+
+
 def test_the_default_weight_is_that_of_the_form():
-    assert {form: Independence(form=form).weight for form in WEIGHTS} == WEIGHTS
+    weights = {form: Independence(form=form).weight for form in ("corrected", "club", "published")}
+    assert weights == {**WEIGHTS, "published": 0.05}
     assert Independence().weight == WEIGHTS["corrected"]
     assert Independence(form="club", weight=2.0).weight == 2
 

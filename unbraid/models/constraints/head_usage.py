@@ -20,6 +20,8 @@ from unbraid.models.constraints.base import EPSILON, Constraint, over_tokens
 class HeadUsage(Constraint):
     """Penalise even use of heads: the entropy of how much of the layer's output each head writes.
 
+    corrected: as a share of its maximum. published: of how much each head reads, in nats.
+
     Examples
     --------
     >>> import torch, unbraid as ub

@@ -1,26 +1,31 @@
 """Make heads tell independent things about a story: what one head writes of it must not predict what another writes.
 
-    corrected       mean over ordered pairs of R²_ij, each clamped at 0
-                    R²_ij = ⟨U(S_i), U(K_j)⟩ / ⟨U(S_j), U(K_j)⟩        S_i = K_i (K_i + ridge I)⁻¹
-    published       CE = mean over pairs i < j and stories b of  -log softmax_c(z_ib · z_jc / temperature)[c = b]
-    info_nce_bound  log B - CE
-    club            mean over ordered pairs of  E_b[log q(z_jb | z_ib)] - E_b E_c[log q(z_jc | z_ib)]
+    corrected         mean over ordered pairs of R²_ij, each clamped at 0
+                      R²_ij = ⟨U(S_i), U(K_j)⟩ / ⟨U(S_j), U(K_j)⟩        S_i = G_i (G_i + ridge I)⁻¹
+    published         CE = mean over pairs i < j and stories b of  -log softmax_c(z_ib · z_jc / temperature)[c = b]
+    info_nce_bound    log B - CE
+    club              mean over ordered pairs of  (E_b[log q(y_jb | y_ib)] - E_b E_c[log q(y_jc | y_ib)]) / dimensions
+    club_unit_length  the same of z in place of y, summed over dimensions
 
-**corrected.** K_i is the B × B matrix of inner products, over stories, of what head i writes (mean over tokens,
-centred), in units of its mean diagonal. S_i is what ridge regression on head i does to any target, U(·) the U-centring
-of Song et al. (2012): ⟨U(S_i), U(K_j)⟩ is the debiased HSIC of the two heads under a whitened kernel and a linear one.
-Its expectation is 0 where heads are independent, for any number of stories, and the ratio is 1 where they say the same,
-up to an invertible map: it is the debiased share of a head's variance that another predicts. Linear CKA, the same
-without whitening, is not enough. It weighs the directions of head i by their variance, and a model meets it by telling
-what head j tells in a small direction (one_fact: CKA .01, held-out R² .88). An estimate below 0 is no dependence and is
-not rewarded; noise then leaves a cost of about .01 at 64 stories.
+**corrected.** K_j is the B × B matrix of inner products, over stories, of what head j writes (mean over tokens,
+centred); G_i = exp(-|·|² / mean |·|²) of its distances, centred. S_i is what kernel ridge regression on head i does to
+any target, U(·) the U-centring of Song et al. (2012): ⟨U(S_i), U(K_j)⟩ is the debiased HSIC of the two heads under a
+whitened RBF and a linear kernel. Its expectation is 0 where heads are independent, for any number of stories, and the
+ratio is 1 for a head and itself: it is the debiased share of a head's variance that another predicts, and positive
+wherever one head tells something of another's mean, linearly or not. Linear CKA is not enough. It weighs the directions
+of a head by their variance, and a model meets it by telling in a small direction what another head tells (one_fact,
+two seeds: CKA .01, held-out R² .88). An estimate below 0 is no dependence and is not rewarded; noise then leaves a cost
+of about .01 at 64 stories.
 
 **published.** z is what a head reads, mean over tokens, at length one. InfoNCE says I(z_i; z_j) ≥ log B - CE: to lower
 CE raises the bound, and draws heads together. **info_nce_bound** lowers the bound, which has no lower end and is
 already vacuous for independent heads: it turns heads into mirror images (cosine -1, R² 1), as dependent as equal ones.
-It is kept because runs have been made with it. **club** (Cheng et al. 2020) is a bound from above where q is the true
-conditional; here q is Gaussian around a ridge regression on the batch at hand, held still while heads descend. In nats,
-summed over a head's dimensions, it is some hundred times larger than the others.
+
+**club** (Cheng et al. 2020) is a bound from above where q is the true conditional; here q is Gaussian around a ridge
+regression on the batch at hand, held still while heads descend. y is what a head reads, mean over tokens, each
+dimension at mean 0 and variance 1 over the batch. **club_unit_length** has no such scale, so that the quickest way to
+lower it is to say the same of every story: on one_fact, variances fall to .0001, R² stays .99 and nothing is learned,
+at any weight from .001. Both `…_bound` and `…_unit_length` are kept because runs have been made with them.
 """
 
 import math
@@ -36,25 +41,24 @@ from unbraid.config import PerMemberFloat
 from unbraid.models.constraints.base import Constraint, over_tokens, pairs
 
 RIDGE = 0.1
-"""Of `club`. Of a head's mean variance: added to what predicts, and to what is left over."""
-WHITENING = 0.01
-"""Of `corrected`: the ridge, in units of the mean diagonal of a head's inner products."""
+"""Of `corrected`, in units of the kernel's mean diagonal; of `club`, of a head's mean variance: added to what predicts,
+and to what is left over."""
 FEWEST_STORIES = 4
 """Of fewer stories there is no debiased estimate."""
 LEAST_COSINE = 0.1
 """Of U(S_j) and U(K_j); less only where stories are fewer than a head's dimensions, and the ratio means nothing."""
 TINY = 1e-9
-WEIGHTS = {"corrected": 0.3, "published": 0.05, "info_nce_bound": 0.05, "club": 0.005}
-"""At which each form acts beside the task; the published one is the study's."""
+WEIGHTS = {"corrected": 0.2, "club": 0.2}
+"""At which the form acts beside the task; that of the others is the study's."""
 
 
 class Independence(Constraint):
     """Penalise dependence between what two heads tell of a story, in the mean over all pairs.
 
-    corrected: the debiased share of one head's variance that another predicts, 0 for independent heads. It sees linear
-    dependence; what is left of nonlinear dependence is measured by `head_dependence_nonlinear`. published: lowers
-    InfoNCE's CE, which *rewards* dependence. info_nce_bound: lowers log B - CE, which turns heads into mirror images
-    and does not make them independent either. club: lowers CLUB's bound from above (Cheng et al. 2020).
+    corrected: the debiased share of one head's variance that another predicts, 0 for independent heads. published:
+    lowers InfoNCE's CE, which *rewards* dependence. info_nce_bound: lowers log B - CE, which turns heads into mirror
+    images and does not make them independent either. club: lowers CLUB's bound from above (Cheng et al. 2020).
+    club_unit_length: the same without a scale, which makes heads constant.
 
     Examples
     --------
@@ -68,9 +72,9 @@ class Independence(Constraint):
     0.0
     """
 
-    weight: PerMemberFloat = Field(default=WEIGHTS["corrected"], ge=0)
-    """Factor of the cost in the loss; raising it enforces more. By default .3, published .05, club .005."""
-    form: Literal["corrected", "published", "info_nce_bound", "club"] = "corrected"
+    weight: PerMemberFloat = Field(default=0.05, ge=0)
+    """Factor of the cost in the loss; raising it enforces more. By default .2 (corrected, club), else .05."""
+    form: Literal["corrected", "published", "info_nce_bound", "club", "club_unit_length"] = "corrected"
     """corrected: predictability. published, info_nce_bound: InfoNCE with either sign. club: an upper bound."""
     temperature: float = Field(default=0.2, gt=0)
     """Temperature of InfoNCE's softmax over cosines, above 0; lower contrasts more sharply."""
@@ -79,9 +83,8 @@ class Independence(Constraint):
     @classmethod
     def weigh(cls, settings: Any) -> Any:
         """The default weight is that of the form."""
-        if isinstance(settings, dict) and "weight" not in settings and settings.get("form") in WEIGHTS:
-            return {**settings, "weight": WEIGHTS[settings["form"]]}
-        return settings
+        form = settings.get("form", "corrected")
+        return {"weight": WEIGHTS[form], **settings} if form in WEIGHTS else settings
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -101,26 +104,36 @@ class Independence(Constraint):
         if self.form == "corrected":
             apart = ~torch.eye(z.shape[2], dtype=torch.bool)
             return predictability(z)[:, apart].relu().mean(1)
-        z = normalize(z, dim=-1)
         if self.form == "club":
+            y = standardised(z)
+            return club(y, Conditional.of(y.detach())) / y.shape[-1]
+        z = normalize(z, dim=-1)
+        if self.form == "club_unit_length":
             return club(z, Conditional.of(z.detach()))
         contrast = info_nce(z, self.temperature)
         return contrast if self.form == "published" else math.log(z.shape[1]) - contrast
 
 
 def predictability(z: Float[Tensor, "m b h e"]) -> Float[Tensor, "m h h"]:
-    """The debiased share of each head's variance (last axis) that each other one predicts linearly; 1 of itself."""
+    """The debiased share of each head's variance (last axis) that each other one predicts; 1 of itself."""
     stories = z.shape[1]
     if stories < FEWEST_STORIES:
         return 0 * z.sum((1, 3))[:, :, None] * z.sum((1, 3))[:, None, :]
     rows = (z - z.mean(1, keepdim=True)).transpose(1, 2)
-    gram = rows @ rows.mT
-    gram = gram / gram.diagonal(dim1=-2, dim2=-1).mean(-1).clamp_min(TINY)[..., None, None]
-    smoother = torch.linalg.solve(gram + WHITENING * torch.eye(stories, dtype=z.dtype), gram)
+    gram = _in_units_of_its_diagonal(rows @ rows.mT)
+    lengths = gram.diagonal(dim1=-2, dim2=-1)
+    kernel = torch.exp(gram - (lengths[..., :, None] + lengths[..., None, :]) / 2)  # e^(-|x - y|² / 2)
+    kernel = kernel - kernel.mean(-1, keepdim=True)
+    kernel = _in_units_of_its_diagonal(kernel - kernel.mean(-2, keepdim=True))
+    smoother = torch.linalg.solve(kernel + RIDGE * torch.eye(stories, dtype=z.dtype), kernel)
     smoothing, inner = u_centred(smoother).flatten(2), u_centred(gram).flatten(2)
     predicted = smoothing @ inner.mT
     least = LEAST_COSINE * (smoothing.detach().norm(dim=-1) * inner.detach().norm(dim=-1)) + TINY
     return predicted / torch.maximum(predicted.diagonal(dim1=-2, dim2=-1), least)[:, None, :]
+
+
+def _in_units_of_its_diagonal(gram: Float[Tensor, "m h b b"]) -> Float[Tensor, "m h b b"]:
+    return gram / gram.diagonal(dim1=-2, dim2=-1).mean(-1).clamp_min(TINY)[..., None, None]
 
 
 def u_centred(gram: Float[Tensor, "*n b b"]) -> Float[Tensor, "*n b b"]:
@@ -131,6 +144,12 @@ def u_centred(gram: Float[Tensor, "*n b b"]) -> Float[Tensor, "*n b b"]:
     rows = bare.sum(-1, keepdim=True)
     total = rows.sum(-2, keepdim=True)
     return (bare - (rows + rows.mT) / (stories - 2) + total / ((stories - 1) * (stories - 2))) * apart
+
+
+def standardised(z: Float[Tensor, "m b h e"]) -> Float[Tensor, "m b h e"]:
+    """Each dimension at mean 0 and variance 1 over the stories."""
+    centred = z - z.mean(1, keepdim=True)
+    return centred / (centred.square().mean(1, keepdim=True) + TINY).sqrt()
 
 
 def info_nce(z: Float[Tensor, "m b h e"], temperature: float) -> Float[Tensor, "m"]:

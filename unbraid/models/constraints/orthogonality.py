@@ -21,6 +21,9 @@ from unbraid.models.constraints.base import Constraint, over_tokens, pairs
 class Orthogonality(Constraint):
     """Penalise heads that write in the same direction: the squared cosine between any two.
 
+    corrected: of what heads write. published: of what they read, each in coordinates of its own, so that it does not
+    reliably lower the cosine of what they write.
+
     Examples
     --------
     >>> import torch, unbraid as ub
