@@ -160,7 +160,16 @@ def test_a_configuration_of_before_is_mended_by_what_the_refusals_say(
         sentence = SENTENCE.search(said)
         assert sentence, said
         data = mended(data, *sentence.groups())
-    assert as_written(data) == as_written(now)
+    assert as_written(data) == {path: _of_before(path, value) for path, value in as_written(now).items()}
+
+
+ANOTHER_MEANING = {"independence.form": {"info_nce_bound": "corrected", "club_unit_length": "club"}}
+"""Values of before that today mean a better cost: what they meant has a name of its own, and nothing is refused."""
+
+
+def _of_before(path: str, value: Any) -> Any:
+    meanings = [old for end, old in ANOTHER_MEANING.items() if path.endswith(end)]
+    return meanings[0].get(value, value) if meanings else value
 
 
 def refusal(data: dict[str, Any]) -> str:
