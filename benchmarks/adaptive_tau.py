@@ -2,8 +2,8 @@
 
     python -m benchmarks.adaptive_tau [RUN]        of a finished run of `mechanisms/tau-course`, or of a new one
 
-Targets: the source's .1, and the same mean of the planted truth's own codes, also with four times the weight. Inside its bounds [.01, .5] τ should
-hold the mean near the target; where it stays at a bound it cannot, and that is a finding.
+Targets: the source's .1, and the same mean of the planted truth's own codes, also with four times the weight. Inside
+its bounds [.01, .5] τ should hold the mean near the target; where it stays at a bound it cannot: that is a finding.
 """
 
 import sys
