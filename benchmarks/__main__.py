@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks import (
+    adaptive_tau,
     capture,
     cold_start,
     gauge,
@@ -31,6 +32,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "topk": training.topk,
     "memory": memory.memory,
     "mechanisms": mechanisms.mechanisms,
+    "adaptive_tau": adaptive_tau.adaptive_tau,
     "cold_start": cold_start.cold_start,
     "grid": grid.grid,
     "capture": capture.capture,

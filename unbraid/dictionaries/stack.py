@@ -203,8 +203,8 @@ class Stack:
         memory = {name: tensors[name] for name in activation.memory([0])}
         inhibition = {name: tensors[name] for name in INHIBITION if name in tensors}
         rest = {name: tensor for name, tensor in tensors.items() if name not in {**rule, **memory, **inhibition}}
-        kept = {"rule": rule, "memory": memory, "inhibition": inhibition}
-        return cls(**{"pre_bias": None, **rest}, activation=activation, **kept)
+        named = {"pre_bias": None, **rest}
+        return cls(**named, activation=activation, rule=rule, memory=memory, inhibition=inhibition)
 
     def parameters(self) -> Named:
         """What gradients may change, by name."""

@@ -101,15 +101,15 @@ def _from_lists(codes: Codes) -> float:
     scale = np.where(varies, 1 / np.sqrt(np.where(varies, lengths, 1)), 0)
     apart = np.abs(offset * scale)
     total = (apart.sum() ** 2 - np.square(apart).sum()) / 2
-    for first, second, products in _together(fired):
+    for first, second, products in _together(fired, codes.width):
         scores = (products - offset[first] * offset[second]) * scale[first] * scale[second]
         total += (np.abs(scores) - apart[first] * apart[second]).sum()
     return _over_pairs(float(total), int(varies.sum()))
 
 
-def _together(fired: "csc_array") -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def _together(fired: "csc_array", width: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """First and second feature, i < j, and Σ_b f_i f_j of the pairs that fired together, a block of i at a time."""
-    for low in range(0, fired.shape[1], BLOCK):
+    for low in range(0, width, BLOCK):
         block = (fired[:, low : low + BLOCK].T @ fired[:, low:]).tocoo()
         later = block.coords[1] > block.coords[0]
         yield low + block.coords[0][later], low + block.coords[1][later], block.data[later]

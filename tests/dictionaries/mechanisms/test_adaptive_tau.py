@@ -5,9 +5,14 @@ import torch
 
 from tests.dictionaries.mechanisms.hand_made import a_pass, a_stack
 from unbraid.config import check
-from unbraid.dictionaries.mechanisms import AdaptiveTau, Signals
+from unbraid.dictionaries import Dictionary
+from unbraid.dictionaries.mechanisms import AdaptiveTau, PairOrthogonality, Signals, Sparsity
+from unbraid.dictionaries.training.config import Training
+from unbraid.dictionaries.training.fit import advance, inputs_of
+from unbraid.dictionaries.training.step import State
 from unbraid.errors import UserError
 from unbraid.members import stack_configs
+from unbraid.worlds import Superposition
 
 CODES = [[2, 2, 0], [1, 0, 0], [0, 1, 0]]
 
@@ -77,3 +82,30 @@ def test_each_member_follows_its_own_target():
 def test_it_must_begin_within_its_bounds():
     with pytest.raises(UserError, match=r"initial is 0.7; accepted: 0.01 to 0.5"):
         check(AdaptiveTau, {"initial": 0.7}, "here")
+
+
+def trained(mechanisms, steps=240):
+    """Four seeds on a small planted world; gives the last state and each step's memory of τ."""
+    world = Superposition(dimensions=24, n_features=32, active=3.0)
+    training = Training(steps=steps, batch=256, learning_rate=1e-2)
+    named = {name: stack_configs([each] * 4) for name, each in mechanisms.items()}
+    state, source, seen = State.start(Dictionary(d_sae=32), 24, named, range(4)), inputs_of(world, training), []
+    while state.step < steps:
+        advance(state, source(state.step), stack_configs([training] * 4), named)
+        seen.append(state.memories.get("adaptive_tau", {}))
+    return state, seen
+
+
+def test_it_acts_and_holds_the_pairs_at_its_target_inside_its_bounds():
+    """Two targets apart: the mean follows the target, and training is not that of a fixed τ of the same start."""
+    beside = {"sparsity": Sparsity(weight=0.1), "pair_orthogonality": PairOrthogonality(weight=5.0, share=0.02)}
+    fixed = trained(beside)[0].stack.decoder
+    ends = []
+    for target in (0.4, 0.55):
+        state, seen = trained({**beside, "adaptive_tau": AdaptiveTau(share=0.02, target=target)})
+        taus, means = (torch.stack([each[name] for each in seen[-60:]]).mean(0) for name in ("tau", "mean"))
+        assert ((taus > 0.011) & (taus < 0.49)).all()
+        torch.testing.assert_close(means, torch.full((4,), target), atol=0.03, rtol=0)
+        assert (state.stack.decoder - fixed).abs().amax((1, 2)).min() > 1e-3
+        ends.append(taus)
+    assert (ends[0] > ends[1]).all()

@@ -207,9 +207,8 @@ def with_inhibition(**settings):
 @pytest.mark.parametrize("form", ["corrected", "published"])
 @pytest.mark.parametrize("company", [False, True], ids=["alone", "neighbours"])
 def test_in_use_a_dictionary_encodes_as_it_was_trained_to(activation, form, company):
-    mechanisms = with_inhibition(form=form, in_use=True)
-    if company:
-        mechanisms["adaptive_neighbourhoods"] = stack_configs([AdaptiveNeighbourhoods(share=0.05, form=form)] * 2)
+    beside = {"adaptive_neighbourhoods": stack_configs([AdaptiveNeighbourhoods(share=0.05, form=form)] * 2)}
+    mechanisms = {**with_inhibition(form=form, in_use=True), **(beside if company else {})}
     state, x = trained(mechanisms, activation), WORLD.batch(7, 64).x
     stack, signals = state.in_use(mechanisms), gather_signals(mechanisms, state.memories, state.stack)
     expected = run_forward(state.stack, x, mechanisms, signals).codes.to_dense()
