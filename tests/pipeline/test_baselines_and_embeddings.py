@@ -121,9 +121,9 @@ def test_a_run_without_trained_stacks_says_so(baselines: Run):
 @pytest.mark.parametrize(
     "path", [path for path in shipped().values() if "baselines" in path.stem or "tsne" in path.stem], ids=str
 )
-def test_shipped_studies_have_five_worlds_at_every_scale(path: Path):
+def test_shipped_studies_have_at_least_five_worlds_at_every_scale(path: Path):
     data = read_toml(path)
     assert path.read_text().startswith("# unbraid run ")
     for scale in scales_of(data, str(path)) or [None]:
         members = expand(at_scale(data, scale, str(path)), str(path)).members
-        assert {member.experiment.world.seed for member in members} == {0, 1, 2, 3, 4}
+        assert {member.experiment.world.seed for member in members} >= {0, 1, 2, 3, 4}
