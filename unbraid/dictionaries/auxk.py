@@ -30,7 +30,7 @@ class AuxK(Config):
     """Weight of the dead features' reconstruction loss against that of the others; 0 turns AuxK off."""
     k: int | None = Field(default=None, ge=1, le=1 << 24)
     """Number of dead features that fire in a sample, at most. None: half the dimensions of the inputs."""
-    dead_after: int = Field(default=100_000, ge=1)
+    dead_after: int = Field(default=20_000, ge=1)
     """Samples without firing after which a feature counts as dead; fewer reach rare features too."""
 
     def of_residual(
