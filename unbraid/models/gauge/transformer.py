@@ -10,7 +10,7 @@ covariances are given. The weights by name:
 
     embed.mean, embed.spread  m v d (log variances)     embed.frame  m v 3        answer.weight  m c d
     embed.base_mean, embed.base_spread  m d             where priors are gauge-fixed, in place of the first two
-    positions.frame  m t 3      positions.mean  m t d
+    positions.frame  m t 3      positions.mean  m t d   frames only where something is turned by them
     blocks.0.attn.kappa  m h (logarithms, if learned)   blocks.0.free.step  m 1 (logarithm)
 
 `init = "published"`: one line of the published code gave every table, and the output, a deviation of .02, whatever
@@ -79,7 +79,7 @@ class GaugeModels(Models):
 
     @property
     def words(self) -> int:
-        return self.weights["embed.frame"].shape[1]
+        return self.weights["embed.mean" if self.settings.priors == "free" else "embed.frame"].shape[1]
 
     def _embed(self, tokens: Int[Tensor, "b t"], recorder: Recorder) -> TokenState:
         """Beliefs of tokens before the first layer: in their own frames, and then in the common one."""
@@ -104,8 +104,10 @@ class GaugeModels(Models):
         A gauge-fixed prior is R(token) μ₀ in the frame R(token) R(position): in the common frame R(position)ᵀ μ₀.
         Without transport the common frame is each token's own, and there it stays R(token) μ₀.
         """
-        token, place = embed_tokens(self.weights["embed.frame"], tokens), self.weights.get("positions.frame")
-        fixed, nowhere = self.settings.priors == "gauge_fixed", torch.zeros_like(token)
+        fixed, answer = self.settings.priors == "gauge_fixed", self.weights["answer.weight"]
+        nowhere = answer.new_zeros(len(answer), *tokens.shape, 3)
+        frame, place = self.weights.get("embed.frame"), self.weights.get("positions.frame")
+        token = nowhere if frame is None else embed_tokens(frame, tokens)
         if self.settings.transport == "identity":
             return nowhere, -token if fixed else None
         if place is None:
@@ -193,8 +195,9 @@ def init_gauge(settings: Gauge, vocabulary: int, length: int, classes: int, seed
         weights["embed.mean"] = drawn("embed.mean", means_apart, vocabulary, width)
         weights["embed.spread"] = np.zeros((vocabulary, width), np.float32)
     frames_apart = PUBLISHED_DEVIATION if published else settings.frame_deviation
-    weights["embed.frame"] = drawn("embed.frame", frames_apart, vocabulary, 3)
-    if settings.positions in ("frame", "both"):
+    if settings.transport == "frames" or settings.priors == "gauge_fixed":
+        weights["embed.frame"] = drawn("embed.frame", frames_apart, vocabulary, 3)
+    if settings.transport == "frames" and settings.positions in ("frame", "both"):
         weights["positions.frame"] = drawn("positions.frame", POSITION_DEVIATION, length, 3)
     if settings.positions in ("mean", "both"):
         positions_apart = PUBLISHED_DEVIATION if published else POSITION_DEVIATION
