@@ -150,7 +150,7 @@ def factor_tests(model: EditableModel, world: Stories, pairs: int) -> list[Facto
     world : Stories
         The task that it was trained on.
     pairs : int
-        Pairs of stories a factor whose answers differ, at most; half as many beside them whose answers do not.
+        Pairs of stories a factor whose answers differ, at most; a quarter as many beside them whose answers do not.
     """
     stories, drawn = STORIES, _drawn(world, STORIES)
     while stories < MOST_STORIES and any(0 < len(rows) < pairs for rows in _telling(drawn, world).values()):
@@ -160,7 +160,7 @@ def factor_tests(model: EditableModel, world: Stories, pairs: int) -> list[Facto
     for factor, telling in _telling(drawn, world).items():
         if len(telling) >= FEWEST_QUESTIONS:
             silent = (drawn.differs(factor).any(1) & ~_answers_differ(drawn)).nonzero()[:, 0]
-            rows = torch.cat([telling[:pairs], silent[: pairs // 2]])
+            rows = torch.cat([telling[:pairs], silent[: pairs // 4]])
             tests.append(FactorTest.of(model, factor, drawn.select(rows)))
     return tests
 
@@ -234,18 +234,21 @@ def usual_levels(
 def probe_effects(tests: Sequence[FactorTest], concepts: Concepts) -> Effects:
     """What needs no dictionary: the directions of class means at every strength, and activations of the other story."""
     effects: Effects = {"patch": {}, **{f"probe{suffix}": {} for suffix in STRENGTHS}}
-    x, fit = concepts.rows.x.double().numpy(), concepts.fit
+    x, fitted = concepts.rows.x.double().numpy()[concepts.fit], concepts.active[concepts.fit]
     for test in tests:
-        active = concepts.active[:, concepts.of_factor(test.factor)]
-        directions = class_mean_directions(x[fit], active[fit])
-        every, values = x @ directions.T, np.arange(len(directions))
-        matches = associate(sparse.csr_array(every), active, fit)
-        handles = Handles.of(every[fit], matches, values, values, directions)
-        codes = test.x.double().numpy() @ directions.T
+        active = fitted[:, concepts.of_factor(test.factor)]
+        directions, values = class_mean_directions(x, active), np.arange(active.shape[1])
+        codes, before = x @ directions.T, test.x.double().numpy() @ directions.T
+        handles = Handles.of(codes, _fitted(sparse.csr_array(codes), active), values, values, directions)
         for suffix, strength in STRENGTHS.items():
-            effects[f"probe{suffix}"][test.factor] = test.effect(handles.change(codes, test.values, strength))
+            effects[f"probe{suffix}"][test.factor] = test.effect(handles.change(before, test.values, strength))
         effects["patch"][test.factor] = test.effect(test.x_other - test.x)
     return effects
+
+
+def _fitted(codes: sparse.csr_array, active: Bool[np.ndarray, "n c"]) -> Association:
+    """Features with concepts, from rows that are all to fit on: here φ is not measured on others."""
+    return associate(codes, active, np.ones(len(active), bool))
 
 
 def class_mean_directions(x: Float[np.ndarray, "n d"], active: Bool[np.ndarray, "n v"]) -> Float[np.ndarray, "v d"]:
@@ -269,9 +272,8 @@ class MatchedDictionary:
 
     @classmethod
     def of(cls, dictionary: Stack | FittedBaseline, concepts: Concepts) -> "MatchedDictionary":
-        codes = codes_to_rows(encode_rows(dictionary, concepts.rows.x))
-        matches = associate(codes, concepts.active, concepts.fit)
-        return cls(dictionary, matches, codes[concepts.fit].toarray())
+        codes = codes_to_rows(encode_rows(dictionary, concepts.rows.x[torch.from_numpy(concepts.fit)]))
+        return cls(dictionary, _fitted(codes, concepts.active[concepts.fit]), codes.toarray())
 
     def reconstruct(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
         return self.dictionary.decode(encode_rows(self.dictionary, x))[0].detach()
