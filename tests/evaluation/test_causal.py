@@ -28,6 +28,7 @@ from unbraid.evaluation.causal import (
     factor_tests,
     random_features,
     score_causal,
+    usual_levels,
 )
 from unbraid.evaluation.factors import Concepts
 from unbraid.models import Transformer
@@ -222,9 +223,8 @@ def test_handles_set_codes_to_their_levels():
 
 def test_levels_are_the_usual_codes():
     codes = np.array([[0.0], [0.0], [0.1], [2.0], [3.0], [9.0]])
-    handles = Handles.of(codes, codes > 1, np.array([0]), np.ones((1, 1)))
-    assert (handles.off.tolist(), handles.on.tolist()) == ([0.0], [3.0])
-    assert Handles.of(codes, codes > 99, np.array([0]), np.ones((1, 1))).on.tolist() == [0.0]
+    assert [levels.tolist() for levels in usual_levels(codes, codes > 1)] == [[0.0], [3.0]]
+    assert [levels.tolist() for levels in usual_levels(codes, codes > 99)] == [[1.05], [0.0]]
 
 
 def test_directions_of_class_means_point_from_the_others_to_a_class():
@@ -254,7 +254,7 @@ def trained() -> Models:
 
 
 def test_in_a_trained_model_class_means_come_near_the_ceiling_and_random_directions_near_nothing(trained):
-    site = "blocks.0.hook_resid_post"
+    site = "blocks.0.hook_resid_pre"
     rows = token_rows(trained.forward(SHORT.batch(0, 100, "scale").tokens, [site]).recorded[site])[0]
     model = EditableModel(trained, site, Normalization.of(rows.flatten(0, 1), "center_and_scale"))
     tests, concepts = factor_tests(model, SHORT, 32), concepts_of(model, SHORT, 300)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from unbraid.evaluation.causal import SCORES
 from unbraid.metrics import catalog
 from unbraid.metrics.catalog import METRICS, find, get, parts
 from unbraid.metrics.matching.thresholds import DEFAULT
@@ -65,6 +66,7 @@ ELSEWHERE = {
     "head_rank": "of models on stories",
     "attention_gradient": "of models on stories",
     "attention_gradient_left": "of models on stories",
+    **dict.fromkeys([*SCORES, *(f"{name}_<factor>" for name in SCORES), "spliced_accuracy"], "with evaluation.pairs"),
 }
 """Metrics that none of the small regression runs writes, and when a run does. A new metric is added here: the scores of
 those runs are of before."""

@@ -49,6 +49,7 @@ batch = 32
 n = 64
 [evaluation]
 samples = 300
+pairs = 12
 [checkpoints]
 log_every = 2
 every = 4
@@ -63,7 +64,18 @@ n_components = 6
 [sweep]
 "model.seed" = [0, 1]
 """
-KEPT = ("weights.safetensors", "scores.json", "tables.safetensors", "factors.safetensors", "features.json")
+KEPT = (
+    *(
+        "weights.safetensors",
+        "scores.json",
+        "causal.json",
+        "tables.safetensors",
+        "factors.safetensors",
+        "features.json",
+    ),
+)
+LEARNING = {"probe": 2, "train-stack": 4, "evaluate-stack": 4, "baseline": 2, "causal-bounds": 2, "causal": 6}
+"""What is made again where activations are others."""
 KMEANS = '[cases.kmeans.baseline]\nkind = "kmeans"\nn_components = 6\n'
 """The case that a test of dictionaries alone takes out."""
 
@@ -112,6 +124,8 @@ def test_the_stages_of_a_pipeline_come_inputs_first(tmp_path: Path):
         "train-stack": 4,
         "evaluate-stack": 4,
         "baseline": 2,
+        "causal-bounds": 2,
+        "causal": 6,
     }
     steps = [task.steps for task in recorded.planned if task.kind in ("train-models", "train-stack")]
     assert sorted(steps) == [6, 6, 8, 8, 8, 8]
@@ -131,18 +145,54 @@ def test_the_same_pipeline_again_makes_no_stage_and_ends_with_the_same_bits(firs
 
 def test_a_changed_mechanism_trains_only_what_has_it(first: Run, tmp_path: Path):
     _, kinds = made(first, tmp_path, CONFIG.replace("weight = 0.1", "weight = 0.2"))
-    assert kinds == {"train-stack": 2, "evaluate-stack": 2}
+    assert kinds == {"train-stack": 2, "evaluate-stack": 2, "causal": 2}
 
 
 def test_a_changed_site_captures_and_learns_again_and_trains_no_model(first: Run, tmp_path: Path):
     site = '[activations]\nsite = "blocks.1.hook_resid_post"'
     _, kinds = made(first, tmp_path, CONFIG.replace("[activations]", site))
-    assert kinds == {"capture": 2, "probe": 2, "train-stack": 4, "evaluate-stack": 4, "baseline": 2}
+    assert kinds == {"capture": 2, **LEARNING}
 
 
 def test_another_normalization_learns_again_from_the_same_capture(first: Run, tmp_path: Path):
     _, kinds = made(first, tmp_path, CONFIG.replace("[activations]", '[activations]\nnormalize = "none"'))
-    assert kinds == {"probe": 2, "train-stack": 4, "evaluate-stack": 4, "baseline": 2}
+    assert kinds == LEARNING
+
+
+def test_other_pairs_of_stories_edit_the_model_again_and_nothing_else(first: Run, tmp_path: Path):
+    _, kinds = made(first, tmp_path, CONFIG.replace("pairs = 12", "pairs = 14"))
+    assert kinds == {"causal-bounds": 2, "causal": 6}
+
+
+def test_without_pairs_no_model_is_edited_and_the_other_scores_are_the_same(first: Run, tmp_path: Path):
+    run, kinds = made(first, tmp_path, CONFIG.replace("pairs = 12", "pairs = 0"))
+    assert kinds == {}
+    assert not list(run.path.rglob("causal.json"))
+    kept = [name for name in KEPT if name != "causal.json"]
+    assert results(run, *kept) == results(first, *kept)
+
+
+def test_a_model_that_answers_nothing_right_has_no_causal_scores(first: Run):
+    """So few of its answers are right in both stories of a pair that no factor is judged."""
+    card = read_json(first.stack(0) / "causal.json")
+    assert card["values"]["causal"] == [None]
+    assert card["values"]["spliced_accuracy"][0] is not None
+    assert "causal" not in first.scores()["settings"][0]["metrics"]
+
+
+def test_causal_scores_are_written_for_every_factor_with_chance_and_ceiling(tmp_path: Path):
+    """A model that is trained a little, on stories of one question."""
+    text = CONFIG.replace("rounds = 2", "rounds = 1").replace('"model.seed" = [0, 1]', "seed = [0, 1]")
+    text = text.replace("d_model = 8", "d_model = 32").replace("pairs = 12", "pairs = 60")
+    text = text.replace("steps = 6\nbatch = 8", "steps = 150\nbatch = 64\nlearning_rate = 5e-3")
+    for setting in run_config(tmp_path, "first", text).scores()["settings"]:
+        for name in ("causal", "causal_place", "causal_ablation_person", "causal_doubled_answer"):
+            metric = setting["metrics"][name]
+            assert len(metric["members"]) == 2
+            assert None not in (metric["value"], metric["chance"], metric["ceiling"])
+        probe = setting["metrics"]["causal_probe_place"]
+        assert probe["members"][0] == probe["members"][1]
+        assert setting["metrics"]["spliced_accuracy"]["value"] <= 1
 
 
 def test_a_changed_model_makes_everything_again(first: Run, tmp_path: Path):
@@ -181,6 +231,7 @@ def test_many_dictionaries_learn_from_one_model(tmp_path: Path):
         ("l1 · seed 0/1/0 · training", 6),
         ("topk · seed 0/0/0 · evaluation", 1),
         ("kmeans · seed 0/1/0 · fitting", 1),
+        ("topk · seed 0/0/0 · editing", 1),
     ],
 )
 def test_a_pipeline_that_was_killed_goes_on_to_the_same_bits(first: Run, tmp_path: Path, name: str, step: int):
@@ -190,7 +241,7 @@ def test_a_pipeline_that_was_killed_goes_on_to_the_same_bits(first: Run, tmp_pat
     recorded = Recorded()
     finish(run, recorded)
     assert contents(run) == contents(first)
-    assert len(recorded.kinds) < 18, "what was made before is taken"
+    assert len(recorded.kinds) < 26, "what was made before is taken"
 
 
 def test_what_is_read_back_takes_and_gives_activations_as_the_model_has_them(first: Run, tmp_path: Path):

@@ -26,6 +26,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
+from scipy import sparse
 
 from unbraid.activations.normalization import Normalization
 from unbraid.axes import Bool, Float, Int, Tensor
@@ -149,7 +150,7 @@ def factor_tests(model: EditableModel, world: Stories, pairs: int) -> list[Facto
     world : Stories
         The task that it was trained on.
     pairs : int
-        Pairs of stories a factor whose answers differ, at most; half as many beside them whose answers do not.
+        Pairs of stories a factor whose answers differ, at most; a quarter as many beside them whose answers do not.
     """
     stories, drawn = STORIES, _drawn(world, STORIES)
     while stories < MOST_STORIES and any(0 < len(rows) < pairs for rows in _telling(drawn, world).values()):
@@ -159,7 +160,7 @@ def factor_tests(model: EditableModel, world: Stories, pairs: int) -> list[Facto
     for factor, telling in _telling(drawn, world).items():
         if len(telling) >= FEWEST_QUESTIONS:
             silent = (drawn.differs(factor).any(1) & ~_answers_differ(drawn)).nonzero()[:, 0]
-            rows = torch.cat([telling[:pairs], silent[: pairs // 2]])
+            rows = torch.cat([telling[:pairs], silent[: pairs // 4]])
             tests.append(FactorTest.of(model, factor, drawn.select(rows)))
     return tests
 
@@ -194,17 +195,16 @@ class Handles:
     @classmethod
     def of(
         cls,
-        codes: Float[np.ndarray, "n v"],
-        says: Bool[np.ndarray, "n v"],
+        codes: Float[np.ndarray, "n f"],
+        matches: Association,
+        concepts: Int[np.ndarray, "v"],
         features: Int[np.ndarray, "v"],
-        directions: Float[np.ndarray, "v d"],
+        directions: Float[np.ndarray, "f d"],
     ) -> "Handles":
-        """From the codes of these features in rows, and where each says its value."""
-        off, on = (
-            np.array([_median(column[said]) for column, said in zip(codes.T, part.T, strict=True)])
-            for part in (~says, says)
-        )
-        return cls(features, directions, off, on)
+        """One of these features for each of these concepts, cut where it tells it best; from codes in rows."""
+        codes, side = codes[:, features], matches.sides[concepts, features].astype(np.float64)
+        says = (codes != 0) & (side * codes >= side * matches.thresholds[concepts, features])
+        return cls(features, directions[features], *usual_levels(codes, says))
 
     def change(
         self, codes: Float[np.ndarray, "n v"], values: Int[np.ndarray, "n 2"], strength: float
@@ -219,23 +219,36 @@ class Handles:
         return torch.from_numpy(total.astype(np.float32))
 
 
-def _median(column: np.ndarray) -> float:
-    return float(np.median(column)) if len(column) else 0.0
+def usual_levels(
+    codes: Float[np.ndarray, "n v"], says: Bool[np.ndarray, "n v"]
+) -> tuple[Float[np.ndarray, "v"], Float[np.ndarray, "v"]]:
+    """The median codes where a feature does not say its value and where it does; 0 where there is no such row."""
+
+    def levels(part: Bool[np.ndarray, "n v"]) -> Float[np.ndarray, "v"]:
+        columns = (column[rows] for column, rows in zip(codes.T, part.T, strict=True))
+        return np.array([np.median(column) if len(column) else 0.0 for column in columns])
+
+    return levels(~says), levels(says)
 
 
 def probe_effects(tests: Sequence[FactorTest], concepts: Concepts) -> Effects:
     """What needs no dictionary: the directions of class means at every strength, and activations of the other story."""
     effects: Effects = {"patch": {}, **{f"probe{suffix}": {} for suffix in STRENGTHS}}
-    x, fit = concepts.rows.x.double().numpy(), concepts.fit
+    x, fitted = concepts.rows.x.double().numpy()[concepts.fit], concepts.active[concepts.fit]
     for test in tests:
-        active = concepts.active[:, concepts.of_factor(test.factor)]
-        directions = class_mean_directions(x[fit], active[fit])
-        handles = Handles.of(x[fit] @ directions.T, active[fit], np.arange(len(directions)), directions)
-        codes = test.x.double().numpy() @ directions.T
+        active = fitted[:, concepts.of_factor(test.factor)]
+        directions, values = class_mean_directions(x, active), np.arange(active.shape[1])
+        codes, before = x @ directions.T, test.x.double().numpy() @ directions.T
+        handles = Handles.of(codes, _fitted(sparse.csr_array(codes), active), values, values, directions)
         for suffix, strength in STRENGTHS.items():
-            effects[f"probe{suffix}"][test.factor] = test.effect(handles.change(codes, test.values, strength))
+            effects[f"probe{suffix}"][test.factor] = test.effect(handles.change(before, test.values, strength))
         effects["patch"][test.factor] = test.effect(test.x_other - test.x)
     return effects
+
+
+def _fitted(codes: sparse.csr_array, active: Bool[np.ndarray, "n c"]) -> Association:
+    """Features with concepts, from rows that are all to fit on: here φ is not measured on others."""
+    return associate(codes, active, np.ones(len(active), bool))
 
 
 def class_mean_directions(x: Float[np.ndarray, "n d"], active: Bool[np.ndarray, "n v"]) -> Float[np.ndarray, "v d"]:
@@ -259,15 +272,8 @@ class MatchedDictionary:
 
     @classmethod
     def of(cls, dictionary: Stack | FittedBaseline, concepts: Concepts) -> "MatchedDictionary":
-        codes = codes_to_rows(encode_rows(dictionary, concepts.rows.x))
-        matches = associate(codes, concepts.active, concepts.fit)
-        return cls(dictionary, matches, codes[concepts.fit].toarray())
-
-    def handles(self, numbers: Int[np.ndarray, "v"], features: Int[np.ndarray, "v"]) -> Handles:
-        """One of these features for each of these concepts."""
-        codes, side = self.codes[:, features], self.matches.sides[numbers, features].astype(np.float64)
-        says = (codes != 0) & (side * codes >= side * self.matches.thresholds[numbers, features])
-        return Handles.of(codes, says, features, self.dictionary.directions[0].double().numpy()[features])
+        codes = codes_to_rows(encode_rows(dictionary, concepts.rows.x[torch.from_numpy(concepts.fit)]))
+        return cls(dictionary, _fitted(codes, concepts.active[concepts.fit]), codes.toarray())
 
     def reconstruct(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
         return self.dictionary.decode(encode_rows(self.dictionary, x))[0].detach()
@@ -277,13 +283,13 @@ class MatchedDictionary:
         kinds = [f"{kind}{suffix}" for kind in ("feature", "random") for suffix in STRENGTHS]
         effects: Effects = {kind: {} for kind in (*kinds, "reconstruction")}
         matched, rates = best(self.matches).features, (self.codes != 0).mean(0)
-        rng = stream(seed, "random features")
+        directions, rng = self.dictionary.directions[0].double().numpy(), stream(seed, "random features")
         for test in tests:
             numbers = concepts.of_factor(test.factor)
             codes = codes_to_rows(encode_rows(self.dictionary, test.x)).toarray()
             chosen = {"feature": matched[numbers], "random": random_features(matched[numbers], rates, rng)}
             for kind, features in chosen.items():
-                handles = self.handles(numbers, features)
+                handles = Handles.of(self.codes, self.matches, numbers, features, directions)
                 for suffix, strength in STRENGTHS.items():
                     change = handles.change(codes[:, features], test.values, strength)
                     effects[f"{kind}{suffix}"][test.factor] = test.effect(change)

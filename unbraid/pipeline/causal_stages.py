@@ -56,7 +56,7 @@ class BoundCausalEffects(Stage):
     def seconds(self, methods: int) -> float:
         """Of reading the stories of all factors so many times."""
         factors = len(self.captured.world.factors)
-        return methods * factors * self.captured.training.forward_seconds(self.pairs + self.pairs // 2)
+        return methods * factors * self.captured.training.forward_seconds(self.pairs + self.pairs // 4)
 
     def tests(self, context: Context, world: Activations) -> list[FactorTest]:
         model = self.captured.training.loaded(context)

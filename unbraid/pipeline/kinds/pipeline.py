@@ -35,7 +35,7 @@ OF_THE_MODEL = tuple(name for name, metric in METRICS.items() if metric.scope ==
 class PipelineEvaluation(Evaluation):
     """How dictionaries of a model's activations are scored."""
 
-    pairs: int = Field(default=32, ge=0, le=10**6)
+    pairs: int = Field(default=24, ge=0, le=10**6)
     """Pairs of stories a factor on which features are edited inside the model; time grows with it. 0: not edited."""
 
 
