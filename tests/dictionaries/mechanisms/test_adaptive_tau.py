@@ -99,7 +99,7 @@ def trained(mechanisms, steps=240):
 def test_it_acts():
     """Where the target is out of reach below it pushes at its upper bound, above at its lower; between, inside them.
 
-    The stronger it pushes the lower the mean of the pairs ends, and training is not that of a fixed τ of the same start.
+    The stronger it pushes, the lower the mean of the pairs ends; and training is not that of a fixed τ.
     """
     beside = {"sparsity": Sparsity(weight=0.1), "pair_orthogonality": PairOrthogonality(weight=5.0, share=0.02)}
     fixed, ends = trained(beside)[0].stack.decoder, {}
