@@ -56,18 +56,36 @@ class Memory:
 
 @dataclass(frozen=True)
 class StepProfile:
-    """What one training step of one model takes."""
+    """What one training step of one model takes.
+
+    Parameters
+    ----------
+    model : str
+        gauge, gauge with free energy, or plain.
+    width : int
+        Of the residual stream: all heads together.
+    heads : str
+        Irreps, or the number of heads.
+    parameters : int
+        Numbers that are learned.
+    milliseconds : float
+        The median of a step.
+    mebibytes : float
+        The most during a step beyond what was resident before it: activations and gradients.
+
+    Examples
+    --------
+    >>> import unbraid as ub
+    >>> ub.StepProfile("plain", width=20, heads="4", parameters=14_240, milliseconds=9.5, mebibytes=6.7).width
+    20
+    """
 
     model: str
-    """gauge, gauge with free energy, or plain."""
     width: int
-    """Of the residual stream: all heads together."""
     heads: str
-    """Irreps, or the number of heads."""
     parameters: int
     milliseconds: float
     mebibytes: float
-    """The most during a step beyond what was resident before it: activations and gradients."""
 
 
 def training_step(settings: ModelConfig, tokens: int, batch: int) -> Callable[[], object]:
