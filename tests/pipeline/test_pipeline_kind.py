@@ -183,10 +183,10 @@ def test_a_model_that_answers_nothing_right_has_no_causal_scores(first: Run):
 def test_causal_scores_are_written_for_every_factor_with_chance_and_ceiling(tmp_path: Path):
     """A model that is trained a little, on stories of one question."""
     text = CONFIG.replace("rounds = 2", "rounds = 1").replace('"model.seed" = [0, 1]', "seed = [0, 1]")
-    text = text.replace("d_model = 8", "d_model = 32").replace("pairs = 12", "pairs = 60")
-    text = text.replace("steps = 6\nbatch = 8", "steps = 150\nbatch = 64\nlearning_rate = 5e-3")
+    text = text.replace("d_model = 8", "d_model = 64").replace("pairs = 12", "pairs = 60")
+    text = text.replace("steps = 6\nbatch = 8", "steps = 150\nbatch = 64\nlearning_rate = 3e-3")
     for setting in run_config(tmp_path, "first", text).scores()["settings"]:
-        for name in ("causal", "causal_place", "causal_ablation_person", "causal_doubled_answer"):
+        for name in ("causal", "causal_place", "causal_ablation_place", "causal_doubled_answer"):
             metric = setting["metrics"][name]
             assert len(metric["members"]) == 2
             assert None not in (metric["value"], metric["chance"], metric["ceiling"])
