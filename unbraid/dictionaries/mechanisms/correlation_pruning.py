@@ -11,11 +11,11 @@ published  bar = threshold · (1 + percentile), above 1 and out of reach for all
            source's first look knows the importance of that step already; here signals are those of the step before,
            and the first look spares nobody.)
 
-The optimiser forgets in both forms (as the source's notes
-say, and its code does not). Pairs that never fired together are passed over: see `coactivation/pairs.py`.
+The optimiser forgets in both forms (as the source's notes say, and its code does not). Pairs that never fired together
+are passed over: see `coactivation/pairs.py`.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -33,7 +33,7 @@ class CorrelationPruning(StartsAnew):
 
     With `MomentumImportance`, active features need a stronger correlation to be restarted. `random_orthogonal` is what
     the source's notes say of run 4: random directions, orthogonal to the survivors and to each other (once there are as
-    many as dimensions: to the d/4 most related), with encoder rows of the survivors' mean length.
+    many as dimensions: to the d/4 most related), and with `encoder_scale = 1` encoder rows of the survivors' mean length.
 
     Examples
     --------
