@@ -33,7 +33,8 @@ class CorrelationPruning(StartsAnew):
 
     With `MomentumImportance`, active features need a stronger correlation to be restarted. `random_orthogonal` is what
     the source's notes say of run 4: random directions, orthogonal to the survivors and to each other (once there are as
-    many as dimensions: to the d/4 most related), and with `encoder_scale = 1` encoder rows of the survivors' mean length.
+    many as dimensions: to the d/4 most related), and with `encoder_scale = 1` with encoder rows of the survivors' mean
+    length.
 
     Examples
     --------
