@@ -66,7 +66,7 @@ class Claim(Config):
     """The source study and two or three words: `superposition/right-ratio`."""
     statement: str
     """What the source claims, in one sentence of ours."""
-    quote: str = ""
+    quote: str = Field(min_length=1)
     """The source's own sentence, verbatim; where it says so only in a table or in code, that."""
     published: str
     """The source's own figure, in words or quoted."""
