@@ -316,7 +316,7 @@ def redundancy_scores(
     return {
         "redundancy": recovery.redundancy(directions, codes.counts()),
         "correlation": correlation(codes),
-        "mean_correlation": mean_correlation(codes),
+        "mean_correlation": mean_correlation(codes.values, codes.features, codes.width),
     }
 
 

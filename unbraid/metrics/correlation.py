@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from unbraid.axes import Float, Tensor
-from unbraid.codes import Codes
+from unbraid.axes import Float, Int, Tensor
 
 if TYPE_CHECKING:
     from scipy.sparse import csc_array
@@ -31,13 +30,19 @@ LEAST_VARIANCE = 1e-8
 """Of a feature's mean square; less is rounding."""
 
 
-def mean_correlation(codes: Codes) -> Float[Tensor, "m"]:
+def mean_correlation(
+    values: Float[Tensor, "m b k"], features: Int[Tensor, "m b k"] | None = None, width: int | None = None
+) -> Float[Tensor, "m"]:
     """The mean absolute Pearson correlation over all pairs of features whose codes vary, of each member.
 
     Parameters
     ----------
-    codes : Codes, of shape (m, b, f) when dense
-        What fired.
+    values : Tensor, shape (m, b, k)
+        What fired, slot by slot.
+    features : integer Tensor, shape (m, b, k), optional
+        The feature of each slot; without it slot j is feature j.
+    width : int, optional
+        The number of features; k where slots are features.
 
     Returns
     -------
@@ -46,32 +51,30 @@ def mean_correlation(codes: Codes) -> Float[Tensor, "m"]:
 
     Examples
     --------
-    >>> import torch, unbraid as ub
+    >>> import torch
     >>> from unbraid.metrics.correlation import mean_correlation
-    >>> alike = torch.tensor([[[1.0, 1.0], [2.0, 2.0], [0.0, 0.0]]])
-    >>> mean_correlation(ub.Codes.dense(alike)).tolist()
+    >>> mean_correlation(torch.tensor([[[1.0, 1.0], [2.0, 2.0], [0.0, 0.0]]])).tolist()
     [1.0]
     """
-    fired = float((codes.values != 0).sum()) / (len(codes.values) * codes.values.shape[1] * codes.width)
-    of_member = _from_lists if fired < SPARSE else _from_blocks
-    means = [of_member(_member(codes, index)) for index in range(len(codes.values))]
+    members, samples, slots = values.shape
+    width = slots if width is None else width
+    sparse = float((values != 0).sum()) < SPARSE * members * samples * width
+    of_member = _from_lists if sparse else _from_blocks
+    lists = [None] * members if features is None else list(features)
+    means = [of_member(own, places, width) for own, places in zip(values, lists, strict=True)]
     return torch.tensor(means, dtype=torch.float64)
 
 
-def _member(codes: Codes, index: int) -> Codes:
-    some = slice(index, index + 1)
-    return Codes(None if codes.features is None else codes.features[some], codes.values[some], codes.width)
-
-
-def _from_blocks(codes: Codes) -> float:
+def _from_blocks(values: Float[Tensor, "b k"], features: Int[Tensor, "b k"] | None, width: int) -> float:
     """By dense products of standardised features."""
-    values = codes.to_dense()[0]
-    varies = torch.cat([_standard(values[:, low : low + BLOCK])[1] for low in range(0, codes.width, BLOCK)])
+    if features is not None:
+        values = values.new_zeros(len(values), width).scatter_add(1, features.long(), values)
+    varies = torch.cat([_standard(values[:, low : low + BLOCK])[1] for low in range(0, width, BLOCK)])
     total = 0.0
-    for low in range(0, codes.width, BLOCK):
+    for low in range(0, width, BLOCK):
         rows = _standard(values[:, low : low + BLOCK])[0]
         total += float((rows.T @ rows).triu_(1).abs_().sum(dtype=torch.float64))
-        for right in range(low + BLOCK, codes.width, BLOCK):
+        for right in range(low + BLOCK, width, BLOCK):
             other = _standard(values[:, right : right + BLOCK])[0]
             total += float((rows.T @ other).abs_().sum(dtype=torch.float64))
     return _over_pairs(total, int(varies.sum()))
@@ -86,14 +89,14 @@ def _standard(values: Float[Tensor, "b k"]) -> tuple[Float[Tensor, "b k"], Tenso
     return (centred / squares.sqrt().where(varies, torch.inf)).float(), varies
 
 
-def _from_lists(codes: Codes) -> float:
+def _from_lists(values: Float[Tensor, "b k"], features: Int[Tensor, "b k"] | None, width: int) -> float:
     """By the pairs that fired together; the others have a closed form."""
     from scipy.sparse import csc_array  # takes a while to import
 
-    samples, values = codes.values.shape[1], codes.values[0].double().numpy()
-    sample, slot = values.nonzero()
-    feature = slot if codes.features is None else codes.features[0].numpy()[sample, slot]
-    fired = csc_array((values[sample, slot], (sample, feature)), shape=(samples, codes.width))
+    samples, codes = len(values), values.double().numpy()
+    sample, slot = codes.nonzero()
+    feature = slot if features is None else features.numpy()[sample, slot]
+    fired = csc_array((codes[sample, slot], (sample, feature)), shape=(samples, width))
     offset = np.asarray(fired.sum(0)).ravel() / np.sqrt(samples)
     squares = np.asarray(fired.multiply(fired).sum(0)).ravel()
     lengths = squares - offset**2
@@ -101,7 +104,7 @@ def _from_lists(codes: Codes) -> float:
     scale = np.where(varies, 1 / np.sqrt(np.where(varies, lengths, 1)), 0)
     apart = np.abs(offset * scale)
     total = (apart.sum() ** 2 - np.square(apart).sum()) / 2
-    for first, second, products in _together(fired, codes.width):
+    for first, second, products in _together(fired, width):
         scores = (products - offset[first] * offset[second]) * scale[first] * scale[second]
         total += (np.abs(scores) - apart[first] * apart[second]).sum()
     return _over_pairs(float(total), int(varies.sum()))
