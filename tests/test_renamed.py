@@ -235,7 +235,7 @@ def old_names(names: list[str]) -> dict[str, str]:
 
 def test_old_configurations_are_answered_with_the_new_names(capsys: pytest.CaptureFixture[str]):
     old = old_names([name for name in shipped() if "/" in name])
-    assert len(old) == 35
+    assert len(old) == 28
     assert {"002-grid", "003-ladder", "line", "000-strong", "001-irreps"} <= old.keys()
     for before, name in old.items():
         for text in (before, f"{before}.toml", f"configs/{before}.toml"):
