@@ -53,7 +53,7 @@ def mean_correlation(
     --------
     >>> import torch
     >>> from unbraid.metrics.correlation import mean_correlation
-    >>> mean_correlation(torch.tensor([[[1.0, 1.0], [2.0, 2.0], [0.0, 0.0]]])).tolist()
+    >>> mean_correlation(torch.tensor([[[1.0, 1.0], [2.0, 2.0], [0.0, 0.0]]])).round(decimals=6).tolist()
     [1.0]
     """
     members, samples, slots = values.shape
