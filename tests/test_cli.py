@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from unbraid import cli
+from unbraid.dictionaries import TopK
 from unbraid.errors import UserError
 from unbraid.storage.files import read_arrays, read_json
 from unbraid.storage.runs import Run
@@ -103,7 +104,7 @@ def test_overrides_change_settings_and_are_written_down(
     kept = Run.open(Path(out.strip())).config()
     assert code == 0
     assert kept["training"]["steps"] == 2
-    assert kept["dictionary"]["activation"] == {"kind": "topk", "k": 3}
+    assert kept["dictionary"]["activation"] == TopK(k=3).to_dict()
     assert (kept["sweep"]["seed"], kept["title"]) == ([7], "hello")
     assert kept["world"]["decay"] == 0.99  # defaults are written out
 

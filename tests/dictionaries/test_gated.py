@@ -6,8 +6,9 @@ import torch
 
 from unbraid.dictionaries import Dictionary, Gated, Stack
 from unbraid.dictionaries.mechanisms import Signals, Sparsity
+from unbraid.dictionaries.training.adam import Adam
 from unbraid.dictionaries.training.config import Training
-from unbraid.dictionaries.training.step import reconstruction_loss, rule_costs, run_forward
+from unbraid.dictionaries.training.step import State, reconstruction_loss, rule_costs, run_forward
 
 SIZES = {"encoder": (2, 6, 5), "decoder": (2, 6, 5), "pre_bias": (2, 5)}
 
@@ -46,7 +47,7 @@ def test_costs_and_gradients_are_the_papers(stack, rng, form):
     forward = run_forward(ours, x, {}, Signals())
     terms = [
         reconstruction_loss(forward, training),
-        rule_costs(forward, ours, training)["auxiliary"],
+        rule_costs(forward, ours, training, State(stack, Adam.start(stack.parameters()), {}))["auxiliary"],
         Sparsity(weight=0.3).penalty(forward, ours, Signals()),
     ]
 

@@ -7,6 +7,7 @@ from scipy import stats
 
 from unbraid.dictionaries import Dictionary, Stack, Variational
 from unbraid.dictionaries.mechanisms import Signals
+from unbraid.dictionaries.training.adam import Adam
 from unbraid.dictionaries.training.config import Training
 from unbraid.dictionaries.training.step import State, rule_costs, run_forward, step
 from unbraid.dictionaries.variational import gate_divergence
@@ -55,7 +56,7 @@ def test_the_costs_are_the_evidence_bound_of_the_draw(rng):
     bernoulli = q * np.log(q / 0.2) + (1 - q) * np.log((1 - q) / 0.8)
     slab = np.log(0.7 / deviation) + (deviation**2 + mean**2) / (2 * 0.7**2) - 0.5
     divergence = 0.3 * (bernoulli + q * slab).sum(-1).mean(-1)
-    costs = rule_costs(forward, stack, Training())
+    costs = rule_costs(forward, stack, Training(), State(stack, Adam.start(stack.parameters()), {}))
     np.testing.assert_allclose(costs["divergence"].numpy(), divergence)
     np.testing.assert_allclose(forward.counted().numpy(), q.sum(-1))
 

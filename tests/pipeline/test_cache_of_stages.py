@@ -87,7 +87,7 @@ CHANGES: dict[str, tuple[JsonDict, list[str]]] = {
     ),
     "pipeline": (
         {"cases": {"sparse": {"mechanisms": {"sparsity": {"weight": 0.2}}}}},
-        ["train-stack", "evaluate-stack"],
+        ["train-stack", "evaluate-stack", "causal"],
     ),
     "embedding": ({"sweep": {"world.decay": [0.8, 0.9]}}, ["embedding"]),
 }
@@ -99,7 +99,7 @@ VERSIONS: dict[str, tuple[type[Stage], list[str]]] = {
     "language_models": (model_stages.EvaluateTextModels, ["evaluate-text-models"] * 2),
     "pipeline": (
         model_stages.CaptureActivations,
-        ["capture", "train-stack", "probe", "evaluate-stack", "train-stack", "evaluate-stack"],
+        ["capture", "probe", "causal-bounds", *["train-stack", "evaluate-stack", "causal"] * 2],
     ),
     "embedding": (embedding_stage.EmbedSamples, ["embedding"] * 2),
 }
@@ -155,7 +155,7 @@ def test_one_changed_setting_makes_only_what_depends_on_it(kind: str, finished, 
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_a_raised_version_makes_that_stage_and_what_depends_on_it_again(kind: str, finished, tmp_path, monkeypatch):
     stage, expected = VERSIONS[kind]
-    monkeypatch.setattr(stage, "version", 2)
+    monkeypatch.setattr(stage, "version", stage.version + 1)
     second, recorded = run_again(finished(kind), tmp_path, CONFIGS[kind])
     assert sorted(recorded.kinds) == sorted(expected)
     assert recorded.said == [], "another version is made again, not refused"

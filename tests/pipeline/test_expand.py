@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from unbraid.config import JsonDict, to_toml
 from unbraid.config.sweep import MOST_MEMBERS, overridden, sweep_size
+from unbraid.dictionaries import TopK
 from unbraid.errors import UserError
 from unbraid.pipeline.expand import expand
 from unbraid.pipeline.experiment import Member
@@ -80,7 +81,7 @@ def test_a_swept_table_is_put_in_place():
     members = members_of({"sweep": {"dictionary.activation": [{"kind": "relu"}, {"kind": "topk", "k": 3}]}})
     assert [m.experiment.dictionary.activation.to_dict() for m in members] == [
         {"kind": "relu"},
-        {"kind": "topk", "k": 3},
+        TopK(k=3).to_dict(),
     ]
 
 

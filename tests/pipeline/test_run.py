@@ -1,6 +1,7 @@
 """One run: a kind of a test's own, the sweep expanded once, progress by name, and what is left on disk."""
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -123,8 +124,8 @@ def expansions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counts: list[int] = []
     combine = sweeping.combine
 
-    def counted(data: JsonDict):
-        members = list(combine(data))
+    def counted(data: JsonDict, tables: Sequence[str] = ()):
+        members = list(combine(data, tables))
         counts.append(len(members))
         return iter(members)
 

@@ -293,6 +293,7 @@ def claim() -> dict[str, Claim]:
     made = Claim(
         id="tiny/sparser",
         statement="L1 silences.",
+        quote="More L1, fewer features.",
         published="none",
         study="config.toml",
         parts=(part,),

@@ -21,6 +21,7 @@ ENTRY = """
 [[claims]]
 id = "gauge/flatter"
 statement = "It is flatter."
+quote = "Flatter still."
 published = "no figure"
 study = "gauge/irreps"
 overrides.small = ["training.steps=3"]

@@ -28,7 +28,13 @@ FLAT = [0.001 * (-1) ** i for i in range(8)]
 
 def claim(*parts: Part) -> Claim:
     return Claim(
-        id="tiny/wins-back", statement="It wins back.", published="", study="quickstart", parts=parts, figures=("f",)
+        id="tiny/wins-back",
+        statement="It wins back.",
+        quote="Won back.",
+        published="",
+        study="quickstart",
+        parts=parts,
+        figures=("f",),
     )
 
 

@@ -74,7 +74,11 @@ def test_gradients_are_those_of_finite_differences(name, settings, rng):
     made = given(constraint, rng)
     (need,) = set(made) - {"mask", "keys"}
     made[need] = (made[need] + 0.01).detach().requires_grad_()  # at 0 a pattern has a slope to one side only
-    if constraint.form.startswith("club"):
+    if (name, constraint.form) == ("independence", "corrected"):  # of few stories its floor counts, which is held still
+        written = torch.from_numpy(rng.standard_normal((2, 16, 3, 5, 2))).requires_grad_()
+        every = torch.ones(16, 5, dtype=torch.bool)
+        assert torch.autograd.gradcheck(lambda values: constraint.cost(every, written=values), [written])
+    elif constraint.form.startswith("club"):
         z = torch.from_numpy(rng.standard_normal((2, 4, 3, 2))).requires_grad_()
         still = Conditional.of(torch.from_numpy(rng.standard_normal((2, 4, 3, 2))))
         assert torch.autograd.gradcheck(lambda z: club(z, still), [z])
