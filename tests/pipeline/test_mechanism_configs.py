@@ -73,7 +73,8 @@ def test_the_published_runs_have_the_sources_loss_rate_and_rules(published: dict
     """mean‖x - x̂‖₂ + .04 · L1, rate 3e-4 after 1,000 steps; every rule as published, inhibition in use too."""
     for run, experiment in enumerate(published.values()):
         training, mechanisms = experiment.training, experiment.enabled()
-        assert (training.reconstruction_loss, training.learning_rate, training.warmup_steps) == ("norm", 3e-4, 1000)
+        warmup_steps = round(training.warmup_share * training.steps)
+        assert (training.reconstruction_loss, training.learning_rate, warmup_steps) == ("norm", 3e-4, 1000)
         assert mechanisms["sparsity"].to_dict() == {"weight": 0.04, "form": "per_sample"}
         assert forms(experiment) == ({"published"} if run else set())
         assert "lateral_inhibition" not in mechanisms or mechanisms["lateral_inhibition"].to_dict()["in_use"]
