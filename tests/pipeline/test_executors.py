@@ -24,7 +24,7 @@ from tests.pipeline.small_stages import (
 )
 from unbraid.errors import Lost, NotFinite, Stopped, UserError
 from unbraid.pipeline.executors import execute, pooled_stages, workers_for
-from unbraid.pipeline.stage import Stage, in_order, make, to_make
+from unbraid.pipeline.stage import Context, Stage, in_order, make, to_make
 from unbraid.progress import Silent, TaskProgress
 from unbraid.signals import StopSignals
 from unbraid.storage.cache import Cache
@@ -289,3 +289,12 @@ class Counted:
             self.take(worker, index, stage)
 
         return take
+
+
+def test_a_stage_reads_its_inputs_and_nothing_else(tmp_path: Path):
+    """Else it may be made before what it reads, or while that is made again."""
+    one, other = four(Small, tmp_path)[:2]
+    context = Context(tmp_path, Cache(tmp_path), TaskProgress(Silent(), 0), StopSignals("resume"), frozenset({one.key}))
+    assert context.of(one) == tmp_path / one.key
+    with pytest.raises(TypeError, match="not among its inputs"):
+        context.of(other)

@@ -249,7 +249,8 @@ def test_what_is_read_back_takes_and_gives_activations_as_the_model_has_them(fir
     plan = expand(first.config(), "here")
     training = plan.stacks[0].first.stages(plan.stacks[0])[0]
     assert isinstance(training, TrainStack)
-    context = Context(tmp_path, Cache(first.cache), TaskProgress(Silent(), 0), StopSignals("resume"))
+    inputs = frozenset(stage.key for stage in training.inputs)
+    context = Context(tmp_path, Cache(first.cache), TaskProgress(Silent(), 0), StopSignals("resume"), inputs)
     world = training.opened_world(context)
     rows, stack = world.labelled_rows(100), load_stack(first.path, 0)
     saved = read_arrays(first.stack(0) / "weights.safetensors")

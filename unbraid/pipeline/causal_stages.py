@@ -47,7 +47,7 @@ class BoundCausalEffects(Stage):
 
     @property
     def inputs(self) -> tuple[Stage, ...]:
-        return (self.captured,)
+        return (self.captured.training, self.captured)
 
     @property
     def seconds_per_step(self) -> float:
@@ -89,7 +89,7 @@ class EvaluateCausalEffects(Stage):
 
     @property
     def inputs(self) -> tuple[Stage, ...]:
-        return (self.bounds.captured, self.bounds, self.learned)
+        return (self.bounds.captured.training, self.bounds.captured, self.bounds, self.learned)
 
     @property
     def seconds_per_step(self) -> float:

@@ -30,9 +30,13 @@ class Context:
     cache: Cache
     progress: TaskProgress
     signals: StopSignals
+    inputs: frozenset[str]
+    """The keys of the stages it may read."""
 
     def of(self, stage: "Stage") -> Path:
-        """The folder of a stage that is made already."""
+        """The folder of an input; whatever else is read might not be there, or be made at the same time."""
+        if stage.key not in self.inputs:
+            raise TypeError(f"a stage reads '{stage.kind}', which is not among its inputs")
         return self.cache.folder(stage.key)
 
 
@@ -95,7 +99,8 @@ def make(stage: Stage, stages: Cache, progress: TaskProgress, signals: StopSigna
                 if stages.lacks_checksums(stage.key):
                     progress.say(f"{folder} has no checksums and no checkpoint; it is made again")
                 progress.begin(0)
-                stage.run(Context(folder, stages, progress, signals))
+                inputs = frozenset(other.key for other in stage.inputs)
+                stage.run(Context(folder, stages, progress, signals, inputs))
                 facts = {"kind": stage.kind, "version": stage.version, "config": stage.config}
                 stages.finish(stage.key, {**facts, "inputs": [other.key for other in stage.inputs]})
     progress.advance(stage.steps)
