@@ -160,7 +160,10 @@ def rule_costs(forward: Forward, stack: Stack, training: Training, state: State)
 
 
 def auxk_cost(forward: Forward, stack: Stack, training: Training, state: State) -> Terms:
-    """The loss of what is reconstructed with the help of dead features, who alone learn from it; see `AuxK`."""
+    """The loss of what is reconstructed with the help of dead features; see `AuxK`.
+
+    Only they learn from it, and a pre-bias through their pre-activations.
+    """
     auxk = stack.activation.revival()
     if auxk is None or state.since_fired is None:
         return {}
