@@ -1,13 +1,14 @@
-# make demo | test | check | slow | bench [ONLY=name] | sizes | same-bits | real-data | clean
+# make demo | test | check | browser | slow | bench [ONLY=name] | interop | sizes | same-bits | real-data | clean
 PYTHON ?= python3
 BIN := .venv/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export HF_HUB_OFFLINE = 1
 
-.PHONY: demo test check slow bench sizes same-bits real-data test-data clean
+.PHONY: demo test check browser slow bench interop sizes same-bits real-data test-data clean
 
 demo: .venv/installed
 	$(BIN)/unbraid run pipeline/demo
+	@echo "Look around in it with: $(BIN)/unbraid explore"
 
 test: .venv/installed-dev test-data
 	$(BIN)/python -m pytest -n auto --dist worksteal
@@ -19,6 +20,12 @@ check: .venv/installed-dev test-data
 	$(TIMED) $(BIN)/ruff check
 	$(TIMED) $(BIN)/basedpyright
 	$(TIMED) $(BIN)/python -m pytest -n auto --dist worksteal --durations 15
+
+# Every page of the explorer and the report, driven in Debian's Chromium.
+browser: .venv/installed-dev
+	@command -v chromium > /dev/null || (apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium) || \
+		(echo "make browser needs Debian's chromium; install it and run this again" && exit 2)
+	$(TIMED) $(BIN)/python -m pytest -m browser tests/browser --durations 5
 
 slow: .venv/installed-dev test-data
 	$(BIN)/python -m pytest -m slow
@@ -33,6 +40,10 @@ test-data: .venv/installed-dev
 
 bench: .venv-bench/installed
 	PYTHONWARNINGS=ignore .venv-bench/bin/python -m benchmarks $(ONLY)
+
+# Dictionaries both ways between us and SAELens, dictionary_learning, sparsify and others, run by the libraries themselves.
+interop: .venv-bench/installed
+	PYTHONWARNINGS=ignore .venv-bench/bin/python -m benchmarks.interop
 
 # How large the package is, by room; its longest files and functions; how many files a run passes through.
 sizes: .venv/installed-dev

@@ -7,8 +7,11 @@ from pathlib import Path
 
 from benchmarks import (
     adaptive_tau,
+    architectures,
     capture,
     cold_start,
+    explorer,
+    feature_index,
     gauge,
     grid,
     learning,
@@ -16,8 +19,10 @@ from benchmarks import (
     memory,
     models,
     pipeline,
+    report_page,
     spine,
     stories,
+    synth,
     training,
 )
 from benchmarks.figure import Benchmark, Figure
@@ -25,11 +30,13 @@ from benchmarks.figure import Benchmark, Figure
 BENCHMARKS: dict[str, Benchmark] = {
     "sampling": spine.sampling,
     "stories": stories.stories,
+    "synth": synth.synth,
     "startup": spine.startup,
     "quickstart": spine.quickstart,
     "speed": training.speed,
     "planted": training.planted,
     "topk": training.topk,
+    "architectures": architectures.architectures,
     "memory": memory.memory,
     "mechanisms": mechanisms.mechanisms,
     "adaptive_tau": adaptive_tau.adaptive_tau,
@@ -41,6 +48,9 @@ BENCHMARKS: dict[str, Benchmark] = {
     "learning": learning.learning,
     "pipeline": pipeline.pipeline,
     "recovered": pipeline.recovered,
+    "explorer": explorer.explorer,
+    "feature_index": feature_index.feature_index,
+    "report_page": report_page.report_page,
     "check": spine.check,
 }
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from benchmarks.figure import Figure, medians
-from unbraid.activations.capture import CaptureConfig, capture_site
+from unbraid.activations.capture import CaptureConfig, capture_sites
 from unbraid.activations.huggingface import HuggingFaceModel, load_model
 from unbraid.activations.sites import find_site
 from unbraid.activations.text import batch_by_length, cut_windows, pad_windows, read_documents
@@ -35,7 +35,7 @@ def capture() -> Iterator[Figure]:
 def _ours(model: HuggingFaceModel) -> Callable[[], object]:
     site, config = find_site(model, SITE), _config(model)
     folder, names = tempfile.TemporaryDirectory(), itertools.count()
-    return lambda: capture_site(model, site, config, Path(folder.name) / str(next(names)), Silent())
+    return lambda: capture_sites(model, [site], config, Path(folder.name) / str(next(names)), Silent())
 
 
 def _config(model: HuggingFaceModel) -> CaptureConfig:

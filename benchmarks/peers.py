@@ -42,3 +42,31 @@ def dictionary_learning_topk_step(features: int, dimensions: int, k: int, rate: 
 
     trainer = TopKTrainer(10**6, dimensions, features, k, 0, "none", lr=rate, device="cpu", seed=0)
     return lambda x: trainer.update(1, x)
+
+
+def sae_lens_architecture(rule: str, features: int, dimensions: int, k: int, batch: int) -> Step:
+    """One step of SAELens' trainer of the architecture that our rule is called like, at its own defaults."""
+    from sae_lens import saes
+    from sae_lens.config import SAETrainerConfig
+    from sae_lens.training.sae_trainer import SAETrainer
+
+    names = {
+        "relu": "Standard",
+        "topk": "TopK",
+        "batchtopk": "BatchTopK",
+        "matryoshka": "MatryoshkaBatchTopK",
+        "jumprelu": "JumpReLU",
+        "gated": "Gated",
+    }
+    settings: dict[str, Any] = {"d_in": dimensions, "d_sae": features}
+    if rule in ("topk", "batchtopk", "matryoshka"):
+        settings["k"] = k
+    if rule == "matryoshka":
+        settings["matryoshka_widths"] = [features // share for share in (16, 8, 4, 2, 1)]
+    config = getattr(saes, f"{names[rule]}TrainingSAEConfig")(**settings)
+    sae = getattr(saes, f"{names[rule]}TrainingSAE")(config)
+    training = SAETrainerConfig(
+        total_training_samples=batch * 10**6, train_batch_size_samples=batch, lr=1e-3, lr_end=1e-3
+    )
+    trainer = SAETrainer(training, sae, iter([torch.zeros(0)]))
+    return lambda x: trainer._train_step(sae, x)

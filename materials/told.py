@@ -10,8 +10,10 @@ import json
 from pathlib import Path
 
 import torch
-from transformers import AutoTokenizer, LlamaForCausalLM, PreTrainedTokenizerFast
 from transformers.cache_utils import StaticCache
+from transformers.models.auto.tokenization_auto import AutoTokenizer
+from transformers.models.llama.modeling_llama import LlamaForCausalLM
+from transformers.tokenization_utils_tokenizers import PreTrainedTokenizerFast
 
 TOGETHER = 128
 PARTS = {"test": 1, "train": 11}

@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import is_dataclass
 from functools import wraps
+from types import CodeType
 from typing import Any, Self, get_args
 
 import jaxtyping
@@ -19,6 +20,9 @@ CHECKER = beartype(
     conf=BeartypeConf(hint_overrides=FrozenDict({Self: object}), violation_type=jaxtyping.TypeCheckError)
 )
 jaxtyped = jaxtyping.jaxtyped
+inner_functions: set[CodeType] = set()
+"""Those that were checked once. They are made anew at every call of the function around them, and making a check takes
+longer than most calls: a tenth of the time of a training."""
 
 
 def check_annotations(package: str) -> None:
@@ -36,6 +40,10 @@ def checked(decorated: Any) -> Any:
 
 
 def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    if "<locals>" in function.__qualname__:
+        if function.__code__ in inner_functions:
+            return function
+        inner_functions.add(function.__code__)
     if inspect.isgeneratorfunction(function):  # of which beartype does not take every annotation
         return jaxtyped(function, typechecker=CHECKER)
     function.__annotations__ = {name: _known(one, function) for name, one in function.__annotations__.items()}

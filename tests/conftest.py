@@ -30,11 +30,9 @@ def rng():
 @pytest.fixture
 def undrawn(monkeypatch):
     """Reports without figures, for tests of what is written, or of what has nothing to do with reports."""
-    from unbraid.reports import sections
+    from unbraid.figures import draw
 
-    written = ("all_scores", "differences", "equal_accuracy", "text_samples")
-    empty = {name: lambda results: sections.Section("", "", []) for name in sections.SECTIONS}
-    monkeypatch.setattr(sections, "SECTIONS", {**empty, **{name: sections.SECTIONS[name] for name in written}})
+    monkeypatch.setattr("unbraid.report.page.draw", lambda results: draw(results, ["all_scores"]))
 
 
 @pytest.fixture
@@ -78,6 +76,7 @@ def pretend_to_capture(keep_as_shards):
     """
 
     def pretend(config):
+        from unbraid.activations.capture import ARROW
         from unbraid.activations.shards import read_manifest
         from unbraid.worlds.activations import source_of
 
@@ -91,7 +90,8 @@ def pretend_to_capture(keep_as_shards):
         if source is not None:
             keep_as_shards(source.folder, torch.randn(400, 12))
             manifest = read_manifest(source.folder)
-            facts = {name: getattr(source, name) for name in ("model", "text", "site", "dtype", "context")}
+            facts = {name: getattr(source, name) for name in ("model", "text", "dtype", "context")}
+            facts["site"] = ARROW.join(source.names)
             facts = {name: value for name, value in facts.items() if value is not None}
             manifest.model_copy(update={"origin": manifest.origin.model_copy(update=facts)}).write(source.folder)
 

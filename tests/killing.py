@@ -18,10 +18,23 @@ from unbraid import cli
 from unbraid.cli import work
 from unbraid.config import read_toml, to_toml
 from unbraid.pipeline.expand import expand
+from unbraid.storage.checksums import PROGRESS
 from unbraid.storage.runs import Run
 
 LAUNCHER = multiprocessing.get_context("forkserver")
-LAUNCHER.set_forkserver_preload(["unbraid.cli", "unbraid.cli.work", "unbraid.pipeline.kinds"])
+LAUNCHER.set_forkserver_preload(
+    [
+        *("unbraid.cli", "unbraid.cli.work", "unbraid.pipeline.kinds", "tests.pipeline.small_stages", "scipy.stats"),
+        *(
+            "kmedoids",
+            "sklearn.cluster",
+            "sklearn.decomposition",
+            "sklearn.linear_model",
+            "sklearn.manifold",
+            "sklearn.svm",
+        ),
+    ]
+)
 SOON = 5.0
 """Seconds that a process may take to notice that it has nobody to work for."""
 
@@ -266,8 +279,11 @@ def kill_worker(process: BaseProcess) -> bool:
 
 
 def written(path: Path) -> set[str]:
-    """What is on disk, by name: it changes with every checkpoint, stage and score."""
-    return {str(file.relative_to(path)) for file in path.rglob("*.json")}
+    """What is on disk, by name: it changes with every checkpoint, stage and score.
+
+    Without the record of progress, which a run writes as soon as it has a plan, before a worker has started.
+    """
+    return {str(file.relative_to(path)) for file in path.rglob("*.json") if file.name != PROGRESS}
 
 
 def wait_for_progress(process: BaseProcess, path: Path, seconds: float = 60) -> None:

@@ -19,8 +19,8 @@ def code_blocks(page: str, language: str) -> list[str]:
 
 
 def copy_package(folder: Path) -> Path:
-    """A copy of the package in a new folder, to be changed."""
-    shutil.copytree(PACKAGE, folder / "unbraid", ignore=shutil.ignore_patterns("__pycache__"))
+    """A copy of the package in a new folder, to be changed; with what numba has compiled of it, which takes minutes."""
+    shutil.copytree(PACKAGE, folder / "unbraid", ignore=shutil.ignore_patterns("*.pyc*", "*.tmp.*"))
     shutil.copytree(ROOT / "configs", folder / "configs")
     return folder
 
@@ -35,7 +35,7 @@ def insert_after(path: Path, pattern: str, lines: str) -> None:
 def run_python(folder: Path, *words: str) -> str:
     """What a process prints that imports the package of this folder."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
-    environment = {**inherited, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**inherited, "PYTHONPATH": str(folder)}
     done = subprocess.run([sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

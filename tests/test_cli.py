@@ -161,7 +161,7 @@ def test_a_scale_comes_before_overrides_and_its_name_is_kept(
     assert code == 0
     assert (run.config()["training"]["steps"], run.config()["training"]["batch"]) == (14, 9)
     assert run.config()["scale"] == "long"
-    assert "Scale: long." in (run.path / "report.html").read_text()
+    assert 'data-column="as run">long</td>' in (run.path / "report.html").read_text()
 
 
 def test_an_unknown_scale_is_refused_with_those_there_are(

@@ -122,7 +122,9 @@ def test_an_unknown_name_is_answered_with_the_nearest_one(kind, data, name, gues
 def test_a_name_like_no_other_is_answered_with_all_that_are_accepted():
     sentence = refusal(Dictionary, {"zzz": 1})
     assert "did you mean" not in sentence
-    assert sentence.endswith("accepted: d_sae, activation, pre_bias, pre_bias_init, init")
+    assert sentence.endswith(
+        "accepted: d_sae, activation, pre_bias, pre_bias_init, init, skip, decoder_norm, firing_share"
+    )
 
 
 @pytest.mark.parametrize(

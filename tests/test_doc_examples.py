@@ -4,9 +4,14 @@ stand here, and those on adding something have tests of their own."""
 import re
 import tomllib
 from textwrap import dedent
+from typing import Any
 
 import pytest
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
 
+import unbraid as ub
+from tests.activations.conftest import tokenizer
 from tests.pages import ROOT, code_blocks
 from unbraid.config.sweep import combine
 from unbraid.pipeline.expand import expand
@@ -44,3 +49,32 @@ def test_the_claim_of_the_page_is_the_one_that_ships(tmp_path):
     (shown,) = load_claims(tmp_path).values()
     shipped = load_claims()[shown.id]
     assert (shown.statement, shown.study) == (shipped.statement, shipped.study)
+
+
+def test_the_code_on_running_models_runs_on_a_tiny_one():
+    """In place of GPT-2 and a run: random weights, a tokenizer of twenty words."""
+    loading, *blocks = code_blocks("splice.md", "python")
+    assert "from_pretrained" in loading
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 20, "n_embd": 12, "n_layer": 2, "n_head": 2, "bos_token_id": None, "eos_token_id": None}
+    namespace = {
+        "torch": torch,
+        "ub": ub,
+        "model": GPT2LMHeadModel(GPT2Config(**sizes)).eval(),
+        "tokenizer": tokenizer(),
+        "stack": ub.Stack.start(ub.Dictionary(d_sae=16), 12, [0]),
+        "tokens": torch.tensor([[4, 5, 6]]),
+    }
+    for block in blocks:
+        exec(block.replace("max_new_tokens=5", "max_new_tokens=5, pad_token_id=0"), namespace)
+    assert namespace["codes"].shape == namespace["effects"].shape == (1, 3, 16)
+    assert namespace["written"].shape == (1, 8)
+    assert set(namespace["frame"]["layer"]) == {0, 1}
+
+
+def test_the_code_on_one_model_as_a_module_runs():
+    (code,) = [block for block in code_blocks("models.md", "python") if "module(0)" in block]
+    namespace: dict[str, Any] = {}
+    exec(code, namespace)
+    assert namespace["written"].shape == (1, 7)
+    assert len(namespace["cache"]) == 2

@@ -24,5 +24,5 @@ def test_members_that_differ_in_anything_else_are_refused_by_name(other):
 
 
 def test_the_knobs_are_the_settings_marked_so():
-    assert per_member_fields(Sparsity) == {"weight"}
+    assert per_member_fields(Sparsity) == {"weight", "target_l0"}
     assert per_member_fields(Training) == {"learning_rate"}

@@ -6,7 +6,7 @@ import time
 import pytest
 from rich.console import Console
 
-from unbraid.progress import PRIOR, Bar, Lines, OneOfMany, Task, TimeLeft
+from unbraid.progress import PRIOR, Bar, Lines, OneOfMany, Recorded, Task, TimeLeft
 
 TRAINING = Task("top-k · seed 3 · training", "train", 100, 1.0)
 LINE = {
@@ -122,3 +122,59 @@ def test_a_language_model_shows_loss_and_perplexity_and_its_loss_once():
     terms = {"answers": [2.0, 3.0], "orthogonality": [0.1, 0.1]}
     lines.log(0, {"step": 50, "terms": terms, "accuracy": [0.5, 0.5], "loss": [2.0, 3.0], "perplexity": [7.4, 20.1]})
     assert "loss 2.5  perplexity 13.8  accuracy 0.5  orthogonality 0.1" in out.getvalue()
+
+
+def recorded(seconds: float = 0.05) -> tuple[Recorded, list[dict], io.StringIO]:
+    written, out = [], io.StringIO()
+    return Recorded(Lines(Console(width=200, file=out)), written.append, seconds), written, out
+
+
+def test_a_record_has_share_task_means_and_curve_and_everything_is_passed_on():
+    progress, _, out = recorded()
+    progress.plan([TRAINING, Task("evaluation", "evaluate", 1, 100.0)])
+    progress.begin(0, 0)
+    for step in (25, 50):
+        progress.log(0, {**LINE, "step": step})
+        progress.advance(0, step)
+    record = progress.record()
+    assert record["share"] == 0.25
+    assert record["task"] == TRAINING.name
+    assert record["tasks"] == {"done": 0, "all": 2}
+    assert record["curve"] == [
+        {"step": step, "MMCS": 0.91, "L0": 5.5, "reconstruction": 0.13, "sparsity": 0.2} for step in (25, 50)
+    ]
+    assert record["line"] == record["curve"][-1]
+    assert record["seconds_left"] > 0
+    assert out.getvalue().startswith("top-k · seed 3 · training · step 25/100")
+
+
+def test_the_record_stays_with_a_task_until_it_is_done_and_keeps_its_last_200_points():
+    progress, _, _ = recorded()
+    progress.plan([Task(name, "train", 300, 1.0) for name in "ab"], workers=2)
+    for step in range(1, 301):
+        for index in (0, 1) if step < 300 else (0,):
+            progress.log(index, {**LINE, "step": step})
+            assert progress.record()["task"] == "a"
+            progress.advance(index, step)
+    assert [point["step"] for point in progress.record()["curve"]] == list(range(101, 301))
+    progress.status("writing the report")
+    assert progress.record()["task"] == "writing the report"
+    progress.log(1, {**LINE, "step": 300})
+    assert progress.record()["task"] == "b"
+    assert progress.record()["tasks"] == {"done": 1, "all": 2}
+
+
+def test_records_are_written_as_the_work_goes_on_and_no_oftener_than_asked():
+    progress, written, _ = recorded(seconds=0.05)
+    began = time.monotonic()
+    with progress:
+        progress.plan([TRAINING])
+        for step in range(101):
+            progress.advance(0, step)
+            time.sleep(0.002)
+        progress.status("a long stage")
+        while not written or written[-1]["task"] != "a long stage":
+            assert time.monotonic() - began < 10, "what was said last is never written"
+            time.sleep(0.01)
+    assert 2 <= len(written) <= 1 + (time.monotonic() - began) / 0.05
+    assert [record["share"] for record in written] == sorted(record["share"] for record in written)

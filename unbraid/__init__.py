@@ -12,13 +12,14 @@ True
 
 | to                    | use                                                                                |
 |-----------------------|------------------------------------------------------------------------------------|
-| make data             | Superposition (Independent, Correlated, Hierarchy), Stories, Text                  |
+| make data             | Superposition (Independent, Correlated, Hierarchy), Synth, Stories, Text           |
 | capture activations   | capture, Activations, diagnose                                                     |
 | train dictionaries    | fit, Dictionary (Relu, TopK, JumpRelu, ...), Training, mechanisms (Sparsity, ...)  |
 | compare with others   | SparseAutoencoder, Pca, Ica, Nmf, KMeans, KMedoids, Random, Oracle                 |
 | train transformers    | Transformer, Gauge, ModelState, train_model, constraints (Orthogonality, ...)      |
+| run one model         | Model (a torch module: hooks, cache, generate), splice, heads                      |
 | evaluate              | score, evaluate_heads, continue_text, draw_recovery                                |
-| read a finished run   | load_stack, load_models                                                            |
+| read a finished run   | load_run (tables), draw (figures), load_stack, load_models                         |
 
 In all shapes m is the number of members: dictionaries, or models, that are trained together as one stack. To read about
 a name, `help(ub.fit)`. Names are loaded when first used, so importing the package is quick.

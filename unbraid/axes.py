@@ -2,8 +2,8 @@
 
     m  member of a stack        b  sample of a batch       d  input dimension
     f  learned feature          n  planted (true) feature  k  slot for something that fired
-    s  seed (a replicate)       c  check while training    r  place in a feature's list of other features
-    t  token of a sequence      q  question of a story
+    s  seed, or site            c  check while training    r  place in a feature's list of other features
+    t  token of a sequence      q  question of a story     o  target dimension (d in an autoencoder)
 
 Among stories and transformers (`worlds/stories`, `models`) some letters mean other things:
 

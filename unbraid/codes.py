@@ -51,6 +51,18 @@ class Codes:
         return cls(None, values, values.shape[-1])
 
     @classmethod
+    def of_cells(
+        cls, samples: np.ndarray, features: np.ndarray, values: np.ndarray, starts: np.ndarray, width: int
+    ) -> "Codes":
+        """From one list of what fired, sorted by sample: each with its value, and where each sample's part begins."""
+        slot = np.arange(samples.size) - starts[samples]
+        shape = (1, starts.size, int(slot.max(initial=0)) + 1)
+        listed, strengths = np.zeros(shape, np.int64), np.zeros(shape, np.float32)
+        listed[0, samples, slot] = features
+        strengths[0, samples, slot] = values
+        return cls(torch.from_numpy(listed), torch.from_numpy(strengths), width)
+
+    @classmethod
     def concatenate(cls, batches: "Sequence[Codes]") -> "Codes":
         """The samples of all batches; lists as long as the longest, or dense where one is."""
         if any(codes.features is None for codes in batches):

@@ -1,5 +1,7 @@
 """What a person sees while a run works: a bar with time left on a terminal, plain lines elsewhere, or nothing.
 
+`Recorded` also writes it to a file about once a second, for whoever watches the run from another process.
+
 Work is a list of tasks, each with a name a person knows ("top-k · seed 3 · training"), a kind, a number of steps and a
 guess of the seconds a step takes. Time left is the sum over the tasks to come of guess × what that kind of task has
 really taken so far against its guess, over the tasks that run side by side, and at least that of the longest task:
@@ -12,8 +14,10 @@ A step that took ten times as long as most of its kind (one that compiles someth
 
 import math
 import sys
+import threading
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -31,6 +35,9 @@ PRIOR = 5.0
 
 ONE_OFF = 10.0
 """So many times as long as the median of its kind, a step is no measure of those to come."""
+SECONDS_BETWEEN_RECORDS = 1.0
+CURVE_POINTS = 200
+"""So many of the lines that a task logged last are recorded."""
 BINS = 8
 """So many for each doubling of what a step takes against its guess."""
 
@@ -176,12 +183,17 @@ class Progress(ABC):
 
 
 def summary_of(line: JsonDict) -> str:
+    """The means of a logged line in words."""
+    return "  ".join(f"{name} {mean:.3g}" for name, mean in means_of(line).items())
+
+
+def means_of(line: JsonDict) -> dict[str, float]:
     """Means over members: accuracy or perplexity of models, MMCS where there is a truth, L0; and the loss terms."""
     first = {"loss": "loss", "perplexity": "perplexity", "accuracy": "accuracy", "MMCS": "mmcs", "L0": "l0"}
     numbers = {name: line[key] for name, key in first.items() if line.get(key) is not None}
     shown_already = {"answers"} if "loss" in line else set()
     numbers |= {name: values for name, values in line["terms"].items() if name not in shown_already}
-    return "  ".join(f"{name} {sum(values) / len(values):.3g}" for name, values in numbers.items())
+    return {name: sum(values) / len(values) for name, values in numbers.items()}
 
 
 class Silent(Progress):
@@ -297,6 +309,100 @@ class OneOfMany(Progress):
 
     def say(self, sentence: str) -> None:
         self._whole.say(sentence)
+
+
+class Recorded(Progress):
+    """Passes everything on to `shown`, and while it is entered gives `write` a record of it, at most once a second.
+
+    A thread writes, so that also a step of minutes leaves a record that says what is at work. A record has the share
+    of the work that is done, the seconds left (None at first), how many tasks are done, and of one task at work (the
+    same until it is done, where several are) its name, the means it logged last, and a curve of those before.
+    """
+
+    def __init__(
+        self, shown: Progress, write: Callable[[JsonDict], None], seconds: float = SECONDS_BETWEEN_RECORDS
+    ) -> None:
+        super().__init__()
+        self._shown, self._write, self._seconds = shown, write, seconds
+        self._lock, self._changed, self._ended = threading.Lock(), threading.Event(), threading.Event()
+        self._curves: dict[int, deque[JsonDict]] = {}
+        self._current: int | None = None
+        self._done: set[int] = set()
+        self._words = "starting"
+        self._thread = threading.Thread(target=self._keep_writing, daemon=True)
+
+    def plan(self, tasks: Sequence[Task], workers: int = 1) -> None:
+        self._shown.plan(tasks, workers)
+        with self._lock:
+            super().plan(tasks, workers)
+        self._changed.set()
+
+    def begin(self, index: int, step: int) -> None:
+        self._shown.begin(index, step)
+        with self._lock:
+            super().begin(index, step)
+            self._is_at_work(index)
+
+    def advance(self, index: int, step: int) -> None:
+        self._shown.advance(index, step)
+        with self._lock:
+            super().advance(index, step)
+            self._is_at_work(index)
+            if step >= self._tasks[index].steps:
+                self._done.add(index)
+
+    def log(self, index: int, line: JsonDict) -> None:
+        self._shown.log(index, line)
+        with self._lock:
+            points = self._curves.setdefault(index, deque(maxlen=CURVE_POINTS))
+            points.append({"step": line["step"], **means_of(line)})
+            self._is_at_work(index)
+
+    def note(self, words: str, last: bool = False) -> None:
+        self._shown.note(words, last)
+
+    def status(self, words: str) -> None:
+        self._shown.status(words)
+        self._words = words
+        self._changed.set()
+
+    def say(self, sentence: str) -> None:
+        self._shown.say(sentence)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._changed.set()
+        self._thread.join()
+
+    def record(self) -> JsonDict:
+        """What is known now."""
+        with self._lock:
+            at_work = self._current is not None and self._current not in self._done
+            curve = list(self._curves.get(-1 if self._current is None else self._current, ()))
+            return {
+                "share": self._time.share(),
+                "seconds_left": self._time.seconds() if self._tasks else None,
+                "task": self._tasks[self._current].name if self._current is not None and at_work else self._words,
+                "tasks": {"done": len(self._done), "all": len(self._tasks)},
+                "line": curve[-1] if curve else {},
+                "curve": curve,
+            }
+
+    def _is_at_work(self, index: int) -> None:
+        if self._current is None or self._current in self._done:
+            self._current = index
+            self._curves = {other: points for other, points in self._curves.items() if other not in self._done}
+        self._changed.set()
+
+    def _keep_writing(self) -> None:
+        while self._changed.wait() and not self._ended.is_set():
+            self._changed.clear()
+            self._write(self.record())
+            self._ended.wait(self._seconds)
 
 
 @dataclass(frozen=True)

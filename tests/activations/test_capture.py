@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from unbraid.activations import capture as capture_module
 from unbraid.activations import shards as shards_module
-from unbraid.activations.capture import CaptureConfig, capture_missing, capture_site
+from unbraid.activations.capture import CaptureConfig, capture_missing, capture_sites
 from unbraid.activations.shards import Shards, read_manifest
 from unbraid.activations.sites import find_site
 from unbraid.activations.text import context_length
@@ -37,7 +37,7 @@ def made(model, text, folder, progress=None, **settings):
     site = find_site(model, SITES[model.model.config.model_type])
     small = {"batch": 128, "shard_bytes": 12_000, **settings}
     config = CaptureConfig(model=model.name, text=str(text), site=site.name, **small)
-    return capture_site(model, site, config, folder, progress or Silent())
+    return capture_sites(model, [site], config, folder, progress or Silent())
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2", "bert"])
@@ -337,3 +337,34 @@ def test_what_make_fetches_is_said_to_be_fetched_by_it(config, tmp_path, lacking
     with pytest.raises(Missing) as problem:
         Activations(path="acts", capture=config)
     assert "make" not in str(problem.value)
+
+
+def test_a_site_and_its_target_are_captured_in_one_pass(llama, text, tmp_path, monkeypatch):
+    passes = []
+    monkeypatch.setattr(llama.model, "forward", _counted(llama.model.forward, passes))
+    both = _captured(llama, text, tmp_path / "both", ["blocks.1.hook_resid_pre", "blocks.1.hook_mlp_out"])
+    once = len(passes)
+    alone = [
+        _captured(llama, text, tmp_path / name, [name]) for name in ("blocks.1.hook_resid_pre", "blocks.1.hook_mlp_out")
+    ]
+    assert len(passes) == 3 * once
+    every = np.arange(len(both))
+    torch.testing.assert_close(both.activations(every), torch.cat([one.activations(every) for one in alone], 1))
+    world = Activations.model_validate({"path": str(tmp_path / "both")})
+    assert (world.dimensions, world.target_dimensions) == (12, 12)
+    assert world.site == "blocks.1.hook_resid_pre → blocks.1.hook_mlp_out"
+    assert world.batch(0, 5).target.shape == (5, 12)
+
+
+def _captured(model, text, folder, names):
+    sites = [find_site(model, name) for name in names]
+    config = CaptureConfig(model=model.name, text=str(text), **dict(zip(("site", "target"), names, strict=False)))
+    return capture_sites(model, sites, config, folder, Silent())
+
+
+def _counted(forward, passes):
+    def run(*args, **named):
+        passes.append(1)
+        return forward(*args, **named)
+
+    return run

@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from materials.stories import MODEL_BYTES, Piece, packed, pieces
-from unbraid.activations.capture import CaptureConfig, capture_site
+from unbraid.activations.capture import CaptureConfig, capture_sites
 from unbraid.activations.sites import find_site, read_site
 from unbraid.activations.text import read_documents
 from unbraid.progress import Silent
@@ -145,7 +145,7 @@ def test_a_capture_of_a_real_model_is_what_transformers_says(kind, layer, reques
     text = real_data / "wikitext-2" / "test.txt"
     site = find_site(model, f"blocks.{layer}.hook_resid_post")
     config = CaptureConfig(model=model.name, text=str(text), site=site.name, tokens=100, context=64)
-    shards = capture_site(model, site, config, tmp_path / "out", Silent())
+    shards = capture_sites(model, [site], config, tmp_path / "out", Silent())
     rows = np.arange(100)
     found, documents_of = shards.activations(rows), shards.column("documents", rows)
     paragraphs = list(itertools.islice(read_documents(text), 3))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from unbraid.dictionaries import Dictionary, Relu, Stack, screen
+from unbraid.dictionaries import Dictionary, Relu, Stack, TopK, screen
 from unbraid.dictionaries import lists as making
 from unbraid.dictionaries.lists import Inputs, encode_lists
 
@@ -76,3 +76,28 @@ def test_with_and_without_a_screen_the_same_fires(pays, monkeypatch):
     assert lists is not None
     expected = stack.encode(x).to_dense()
     torch.testing.assert_close(lists.codes().to_dense(), expected, rtol=1e-3, atol=1e-5 * float(expected.max()))
+
+
+@pytest.mark.parametrize("case", range(12))
+def test_the_largest_are_found_whatever_the_scales(case):
+    x, encoder, bias = drawn(case, features=700)
+    stack = Stack.start(Dictionary(d_sae=700, activation=TopK(k=6)), 48, [0]).with_parameters(
+        {"encoder": encoder[None], "encoder_bias": -0.2 * bias[None]}
+    )
+    lists = encode_lists(stack, Inputs(x))
+    assert lists is not None
+    exact = (x.double() @ encoder.double().T - 0.2 * bias.double()).relu()
+    found = lists.codes().values[0].sort(descending=True).values.double()
+    torch.testing.assert_close(found, exact.topk(6).values, rtol=1e-4, atol=0)
+    assert (np.diff(lists.features[0], axis=1) > 0)[:, 0].all()  # in the order of features
+
+
+@pytest.mark.parametrize("case", range(5))
+def test_a_screened_number_exceeds_the_exact_one_by_at_most_its_margin(case):
+    x, encoder, bias = drawn(case)
+    rounded, screening = screen.of_inputs(x), screen.of_encoder(encoder, bias)
+    buffer = torch.empty(len(x), len(encoder), dtype=torch.bfloat16)
+    screen.signs(rounded, screening, buffer)
+    exact, found = x.double() @ encoder.double().T + bias.double(), buffer.double()
+    assert (found - found.abs() / 128 <= exact + screen.margins(rounded, screening).double()[:, None]).all()
+    assert (found + found.abs() / 128 >= exact).all()

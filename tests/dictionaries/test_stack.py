@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from unbraid.dictionaries import ACTIVATIONS, BatchTopK, Dictionary, JumpRelu, Relu, Stack
+from unbraid.dictionaries import ACTIVATIONS, BatchTopK, Dictionary, Gated, JumpRelu, Relu, Stack, TopK
 from unbraid.dictionaries.training.config import Training
 from unbraid.dictionaries.training.fit import fit
 from unbraid.worlds import Superposition
@@ -190,3 +190,16 @@ def test_thresholds_say_what_fires():
         expected = torch.where(pre > stack.threshold[:, None], pre, 0)
         assert torch.equal(stack.encode(x).to_dense(), expected)
     assert Stack.start(Dictionary(d_sae=7), 4, [0]).threshold is None
+
+
+@pytest.mark.parametrize("activation", [Relu(), Gated(), JumpRelu(threshold=1e-3)], ids=str)
+def test_features_begin_by_firing_in_the_share_that_was_asked_for(activation):
+    x = torch.randn(400, 12, generator=torch.Generator().manual_seed(0))
+    dictionary = Dictionary(d_sae=30, activation=activation, pre_bias=True, firing_share=0.05)
+    stack = Stack.start(dictionary, 12, [0, 1], x)
+    assert (stack.encode(x).counts() - 20).abs().max() <= 1  # 5 % of 400; on the edge rounding decides
+
+
+def test_a_share_that_fires_is_of_rules_that_have_a_bias_or_threshold_for_it():
+    with pytest.raises(ValueError, match="firing_share was given to TopK"):
+        Dictionary(activation=TopK(k=3), firing_share=0.1)

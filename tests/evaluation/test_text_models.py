@@ -10,7 +10,6 @@ import torch
 from unbraid.errors import UserError
 from unbraid.evaluation.text_models import (
     TextScores,
-    _drawn,
     attention_on,
     continue_text,
     evaluate_text,
@@ -20,6 +19,7 @@ from unbraid.evaluation.text_models import (
     ngram_baselines,
 )
 from unbraid.models import Models, Transformer, start_models
+from unbraid.models.module import _draw
 from unbraid.models.training import ModelState, ModelTraining, train_model
 from unbraid.worlds import Text
 
@@ -141,7 +141,7 @@ def test_continuations_do_not_depend_on_company_but_on_seeds(writers: Models):
 def test_draws_have_the_shares_of_the_softmax(temperature: float):
     logits = torch.tensor([9.0, 0.0, 1.0, -1.0])  # the first is padding
     draws = (torch.arange(2000) + 0.5) / 2000
-    found = Counter(_drawn(logits, temperature, float(draw)) for draw in draws)
+    found = Counter(_draw(logits, temperature, float(draw)) for draw in draws)
     shares = (logits[1:] / temperature).softmax(-1)
     assert [found[token] / 2000 for token in (1, 2, 3)] == pytest.approx(shares.tolist(), abs=1e-3)
     assert found[0] == 0

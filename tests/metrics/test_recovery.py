@@ -12,6 +12,7 @@ import torch
 from scipy import integrate, stats
 from scipy.optimize import linear_sum_assignment
 
+from unbraid.metrics.catalog import CONCEPT_FATES
 from unbraid.metrics.recovery import (
     FATES,
     LEARNED,
@@ -20,12 +21,14 @@ from unbraid.metrics.recovery import (
     best_cosine,
     best_entry,
     change,
+    concept_fates,
     cosines,
     count_fates,
     expected_best,
     fate,
     fates,
     gain,
+    mark_absorbed,
     match,
     matched_cosine,
     mcc,
@@ -354,3 +357,21 @@ def test_totals_are_of_the_whole_training_and_growths_since_the_middle():
             "dead_growth": 5,
         }
     )
+
+
+def test_fates_by_hand():
+    """Six truths on the axes: one learned alone, one twice, two as their sum, one half, one not at all."""
+    half = 0.5**0.5
+    learned = torch.zeros(5, 7)
+    learned[0, 0] = 3.0
+    learned[1, 1], learned[2, 1] = 1.0, 2.0
+    learned[3, [2, 3]] = half
+    learned[4, 4], learned[4, 6] = 0.8, 0.6
+    fates = concept_fates(cosines(torch.eye(7)[:6], learned[None]))[0]
+    assert [CONCEPT_FATES[fate] for fate in fates] == ["recovered", "split", "merged", "merged", "missed", "missed"]
+
+
+def test_a_parent_that_children_carry_is_absorbed_whatever_its_direction():
+    fates = torch.tensor([[0, 4, 2]])
+    marked = mark_absorbed(fates, torch.tensor([[0.5, 0.49, float("nan")]]))
+    assert [CONCEPT_FATES[fate] for fate in marked[0]] == ["absorbed", "missed", "merged"]

@@ -1,5 +1,6 @@
 """Stages of a test's own: importable by worker processes, and quick."""
 
+import multiprocessing
 import os
 import signal
 import time
@@ -10,6 +11,13 @@ from unbraid.config import JsonDict
 from unbraid.errors import NotFinite
 from unbraid.pipeline.stage import Context, Stage
 from unbraid.storage.files import write_json
+
+
+def tell_parent(number: int) -> None:
+    """Send a signal to the process that asked for this one, which is not who forked it where a launcher did."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    os.kill(parent.pid or 0, number)
 
 
 @dataclass(frozen=True)
@@ -107,7 +115,7 @@ class EndsAnyway(Small):
     def run(self, context: Context) -> None:
         self.note("begun")
         if self.number == 0:
-            os.kill(os.getppid(), signal.SIGINT)
+            tell_parent(signal.SIGINT)
         while context.signals.received is None:
             time.sleep(0.01)
             context.progress.advance(1)
@@ -122,7 +130,7 @@ class SavesWhenStopped(Small):
     def run(self, context: Context) -> None:
         self.note("begun")
         if self.number == 0:
-            os.kill(os.getppid(), self.number_sent)
+            tell_parent(self.number_sent)
         while context.signals.received is None:
             time.sleep(0.01)
             context.progress.advance(1)

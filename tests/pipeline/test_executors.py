@@ -1,14 +1,15 @@
 """Stages in this process or in worker processes: what is made, said and raised is the same."""
 
-import multiprocessing
 import os
 import signal
 import time
+from multiprocessing.context import BaseContext
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests.killing import LAUNCHER
 from tests.pipeline.running import Recorded, results, run_config
 from tests.pipeline.small_stages import (
     Adds,
@@ -23,14 +24,13 @@ from tests.pipeline.small_stages import (
     Vanishes,
 )
 from unbraid.errors import Lost, NotFinite, Stopped, UserError
-from unbraid.pipeline.executors import execute, pooled_stages, workers_for
+from unbraid.pipeline.executors import PROCESSES, execute, pooled_stages, workers_for
 from unbraid.pipeline.stage import Context, Stage, in_order, make, to_make
 from unbraid.progress import Silent, TaskProgress
 from unbraid.signals import StopSignals
 from unbraid.storage.cache import Cache
 from unbraid.storage.files import read_json
 
-SPAWN = multiprocessing.get_context("spawn")
 PATIENCE_SECONDS = 60
 
 
@@ -38,6 +38,12 @@ PATIENCE_SECONDS = 60
 def two_threads(monkeypatch: pytest.MonkeyPatch):
     """As on a machine with two cores: two workers."""
     monkeypatch.setattr("torch.get_num_threads", lambda: 2)
+
+
+@pytest.fixture
+def launched(two_threads, monkeypatch: pytest.MonkeyPatch):
+    """Two workers that need not import everything first, which takes five seconds each."""
+    monkeypatch.setattr("unbraid.pipeline.executors.PROCESSES", LAUNCHER)
 
 
 def make_all(stages: list[Stage], folder: Path, progress: Recorded | None = None) -> Recorded:
@@ -73,7 +79,7 @@ def is_alive(process: int) -> bool:
     return state not in "ZX"
 
 
-def test_every_stage_is_made_in_another_process_and_reported(tmp_path: Path, two_threads):
+def test_every_stage_is_made_in_another_process_and_reported(tmp_path: Path, launched):
     progress = make_all(four(Small, tmp_path), tmp_path)
     made = noted(tmp_path, "made")
     assert sorted(made) == ["0", "1", "2", "3"]
@@ -90,7 +96,7 @@ def test_with_one_thread_or_one_stage_no_process_is_started(tmp_path: Path, monk
     assert noted(tmp_path, "made")["9"] == str(os.getpid())
 
 
-def test_what_workers_make_does_not_depend_on_what_is_there_already(tmp_path: Path, two_threads):
+def test_what_workers_make_does_not_depend_on_what_is_there_already(tmp_path: Path, launched):
     """A worker has one thread, this process all: a sum would round otherwise, and a resumed run end with other bits."""
     stages = four(Small, tmp_path)
     for stage in stages[:3]:
@@ -102,7 +108,7 @@ def test_what_workers_make_does_not_depend_on_what_is_there_already(tmp_path: Pa
     assert pooled_stages(stages[:1]) == frozenset()
 
 
-def test_a_stage_waits_for_its_inputs_in_other_workers(tmp_path: Path, two_threads):
+def test_a_stage_waits_for_its_inputs_in_other_workers(tmp_path: Path, launched):
     numbers = tuple(four(Small, tmp_path))
     total = Adds("total", 10, str(tmp_path), numbers)
     double = Adds("double", 11, str(tmp_path), (total, numbers[3]))
@@ -111,12 +117,12 @@ def test_a_stage_waits_for_its_inputs_in_other_workers(tmp_path: Path, two_threa
     assert read_json(Cache(tmp_path / "cache").folder(double.key) / "number.json") == 6 + 3
 
 
-def test_what_a_stage_refuses_is_raised_here(tmp_path: Path, two_threads):
+def test_what_a_stage_refuses_is_raised_here(tmp_path: Path, launched):
     with pytest.raises(NotFinite, match=r"^the loss of member 0 is not finite at step 7; look there$"):
         make_all(four(NotFiniteOnce, tmp_path), tmp_path)
 
 
-def test_a_bug_keeps_its_traceback(tmp_path: Path, two_threads):
+def test_a_bug_keeps_its_traceback(tmp_path: Path, launched):
     with pytest.raises(RuntimeError, match="no such thing"):
         make_all(four(Breaks, tmp_path), tmp_path)
 
@@ -125,16 +131,14 @@ def test_a_bug_keeps_its_traceback(tmp_path: Path, two_threads):
     ("by_signal", "end"),
     [(False, "ended with exit code 3"), (True, "was killed by SIGKILL, as happens when memory runs out")],
 )
-def test_a_worker_that_dies_is_reported_and_no_other_stage_begun(
-    tmp_path: Path, two_threads, by_signal: bool, end: str
-):
+def test_a_worker_that_dies_is_reported_and_no_other_stage_begun(tmp_path: Path, launched, by_signal: bool, end: str):
     sentence = rf"^the process at work on 'stage \d' {end}; what was saved is kept; go on with: unbraid resume x$"
     with pytest.raises(Lost, match=sentence):
         make_all(four(Vanishes, tmp_path, by_signal=by_signal), tmp_path)
     assert noted(tmp_path, "begun").keys() <= {"0", "1"}
 
 
-def test_a_signal_that_finds_no_stage_in_training_still_stops_the_run(tmp_path: Path, two_threads):
+def test_a_signal_that_finds_no_stage_in_training_still_stops_the_run(tmp_path: Path, launched):
     """As when it comes while models are evaluated: what is not begun is not passed over in silence."""
     with pytest.raises(Stopped, match=r"^stopped with [12] of 4 stages done; go on with: unbraid resume x$"):
         make_all(four(EndsAnyway, tmp_path), tmp_path)
@@ -142,7 +146,7 @@ def test_a_signal_that_finds_no_stage_in_training_still_stops_the_run(tmp_path: 
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-def test_a_signal_lets_every_stage_at_work_save_and_begins_no_other(tmp_path: Path, two_threads, number: int):
+def test_a_signal_lets_every_stage_at_work_save_and_begins_no_other(tmp_path: Path, launched, number: int):
     with pytest.raises(Stopped) as stopped:
         make_all(four(SavesWhenStopped, tmp_path, number_sent=int(number)), tmp_path)
     assert stopped.value.signal == number
@@ -167,7 +171,7 @@ def coordinate_endless(folder: Path) -> None:
 
 
 def test_a_parent_that_dies_takes_its_workers_with_it(tmp_path: Path):
-    parent = SPAWN.Process(target=coordinate_endless, args=(tmp_path,))
+    parent = LAUNCHER.Process(target=coordinate_endless, args=(tmp_path,))
     parent.start()
     wait_until(lambda: len([pid for pid in noted(tmp_path, "begun").values() if pid]) == 2)
     workers = [int(process) for process in noted(tmp_path, "begun").values()]
@@ -185,7 +189,7 @@ def make_one(stage: Stage, cache: Path) -> None:
 
 def test_of_two_processes_that_want_one_stage_one_waits_and_it_is_made_once(tmp_path: Path):
     stage = Slow("slow", 7, str(tmp_path))
-    processes = [SPAWN.Process(target=make_one, args=(stage, tmp_path / "cache")) for _ in range(2)]
+    processes = [LAUNCHER.Process(target=make_one, args=(stage, tmp_path / "cache")) for _ in range(2)]
     for process in processes:
         process.start()
     for process in processes:
@@ -253,22 +257,27 @@ heads = 10
 [activations]
 stories = 200
 [dictionary]
-d_sae = 12
+d_sae = 8
 [training]
 steps = 8
 batch = 32
 [evaluation]
-samples = 300
+samples = 200
 [sweep]
 "model.seed" = [0, 1]
 """
 
 
-@pytest.mark.parametrize("config", [MODELS, PIPELINE], ids=["models", "pipeline"])
-def test_in_process_and_in_workers_the_same_bits_are_made(config: str, tmp_path: Path, monkeypatch):
+@pytest.mark.parametrize(
+    ("config", "processes"), [(MODELS, PROCESSES), (PIPELINE, LAUNCHER)], ids=["models", "pipeline"]
+)
+def test_in_process_and_in_workers_the_same_bits_are_made(
+    config: str, processes: BaseContext, tmp_path: Path, monkeypatch
+):
     names = ("weights.safetensors", "log.jsonl", "scores.json", "tables.safetensors")
     here = run_config(tmp_path / "here", "run", config)
     monkeypatch.setattr("torch.get_num_threads", lambda: 2)
+    monkeypatch.setattr("unbraid.pipeline.executors.PROCESSES", processes)
     monkeypatch.setattr("unbraid.pipeline.executors._Worker.take", counted := Counted())
     workers = run_config(tmp_path / "workers", "run", config)
     assert counted.stages >= 4, "workers made some"

@@ -4,12 +4,11 @@ import pytest
 
 from unbraid.config import check
 from unbraid.errors import UserError
+from unbraid.figures import SECTIONS
 from unbraid.metrics.catalog import METRICS
 from unbraid.pipeline.expand import expand, kind_of
 from unbraid.pipeline.experiment import Experiment, Member, check_memory
 from unbraid.pipeline.kinds import KINDS
-from unbraid.reports.sections import SECTIONS
-from unbraid.reports.summaries import SUMMARIES
 
 STORIES = {"kind": "stories"}
 
@@ -115,7 +114,7 @@ def test_a_kind_says_which_metric_leads_and_which_sections_its_report_has(kind):
     assert facts["kind"] == kind
     assert facts["leading"] in METRICS
     assert facts["sections"] == list(KINDS[kind].sections)
-    assert {"all_scores", "differences"} <= set(facts["sections"]) <= {*SECTIONS, *SUMMARIES}
+    assert {"all_scores", "differences"} <= set(facts["sections"]) <= set(SECTIONS)
 
 
 def test_a_model_that_does_not_fit_is_refused_before_its_width_is_asked_for():

@@ -8,6 +8,7 @@ import pytest
 from tests.pipeline.running import run_config
 from unbraid.config import merge, read_toml
 from unbraid.config.sweep import at_scale
+from unbraid.dictionaries.mechanisms import Sparsity
 from unbraid.pipeline.expand import expand
 from unbraid.pipeline.experiment import Experiment
 from unbraid.studies.shipped import find_config
@@ -75,7 +76,7 @@ def test_the_published_runs_have_the_sources_loss_rate_and_rules(published: dict
         training, mechanisms = experiment.training, experiment.enabled()
         warmup_steps = round(training.warmup_share * training.steps)
         assert (training.reconstruction_loss, training.learning_rate, warmup_steps) == ("norm", 3e-4, 1000)
-        assert mechanisms["sparsity"].to_dict() == {"weight": 0.04, "form": "per_sample"}
+        assert mechanisms["sparsity"] == Sparsity(weight=0.04, form="per_sample")
         assert forms(experiment) == ({"published"} if run else set())
         assert "lateral_inhibition" not in mechanisms or mechanisms["lateral_inhibition"].to_dict()["in_use"]
 

@@ -8,33 +8,26 @@ from pathlib import Path
 import pytest
 
 from tests.storage.scenarios import CONFIGS, STOPPED, Scenario, claim, finish, stop
-from unbraid.reports.canvas import Figure, Section
-from unbraid.reports.run_results import RunResults
-from unbraid.reports.text_sections import all_scores, differences
+from unbraid.figures import Section, Table, draw
+from unbraid.results import TABLES, RunResults
 from unbraid.studies import ledger
 
 
 def draw_data(results: RunResults) -> list[Section]:
-    """One figure, which is the data that figures are drawn from: drawing takes seconds."""
-    figure = Figure("score-mmcs", repr(_read(results)).encode(), "data")
-    return [Section("Data", "A caption", [figure]), all_scores(results), differences(results)]
-
-
-def _read(results: RunResults) -> list[object]:
-    """All that a page is made of, in an order of its own: arrays of a file come in any."""
-    arrays = [
-        sorted((name, array.tolist()) for name, array in tables.items())
-        for tables in (*results.tables, *results.tracking)
-    ]
-    words = [results.config, results.settings, results.differences, results.logs]
-    return [*words, results.stories, results.texts, results.features, arrays]
+    """The data that figures are drawn from, as words: drawing takes seconds."""
+    data = Table(("table", "data"), [[name, getattr(results, name).to_csv()] for name in TABLES])
+    stacks = range(len(results.run.stacks()))
+    words = [repr([results.notes(stack, name) for name in ("stories", "texts", "features")]) for stack in stacks]
+    arrays = [sorted((name, array.tolist()) for name, array in results.arrays(stack).items()) for stack in stacks]
+    rest = Table(("what", "data"), [["words", repr(words)], ["arrays", repr(arrays)]])
+    return [Section("data", "Data", [], [data, rest]), *draw(results, ["all_scores", "differences"])]
 
 
 @contextmanager
 def quick_runs() -> Iterator[None]:
     """Nothing is drawn, nobody waits for disks, and the claims are those of the tests."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("unbraid.reports.page.draw", draw_data)
+        patch.setattr("unbraid.report.page.draw", draw_data)
         patch.setattr(os, "fsync", lambda handle: None)
         patch.setattr("unbraid.storage.runs._commit", lambda: None)
         patch.setattr(ledger, "CLAIMS", claim())

@@ -297,7 +297,6 @@ def claim() -> dict[str, Claim]:
         published="none",
         study="config.toml",
         parts=(part,),
-        figures=("score-mmcs",),
     )
     return {made.id: made}
 

@@ -25,7 +25,6 @@ quote = "Flatter still."
 published = "no figure"
 study = "gauge/irreps"
 overrides.small = ["training.steps=3"]
-figures = ["forest-perplexity"]
 
 [[claims.parts]]
 what = "sharpness, a or b minus c"

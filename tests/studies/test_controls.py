@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from unbraid.metrics.intervals import estimate
-from unbraid.reports.ledger import deciding
+from unbraid.report.ledger import deciding
 from unbraid.studies.claims import Claim, Part
 from unbraid.studies.ledger import CLAIMS, judge_claim
 from unbraid.studies.measures import Level
@@ -34,7 +34,6 @@ def claim(*parts: Part) -> Claim:
         published="",
         study="quickstart",
         parts=parts,
-        figures=("f",),
     )
 
 

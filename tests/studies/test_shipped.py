@@ -48,4 +48,4 @@ def test_another_name_is_refused_with_what_was_meant(text: str, meant: str):
     with pytest.raises(UserError) as refused:
         find_config(text)
     assert meant in str(refused.value)
-    assert "accepted: gauge/alignment" in str(refused.value)
+    assert "accepted: benchmark/synth, crosscoders/planted-pair, gauge/alignment" in str(refused.value)

@@ -124,7 +124,9 @@ def test_a_run_says_that_there_is_no_truth(folder, tmp_path, capsys, more):
     assert "No truth was planted" in printed
     assert "MMCS of" not in out
     page = (tmp_path / "runs" / "a" / "report.html").read_text()
-    assert "activations of tiny at model.layers.1" in page
+    assert "No truth was planted" in page
+    assert "tiny" in page.split("What was run")[1].split("</table>")[0]
+    assert "model.layers.1" in page.split("What was run")[1].split("</table>")[0]
     assert "Explained variance" in page
     assert "oracle" not in page.split("The whole configuration")[0]
     settings = json.loads((tmp_path / "runs" / "a" / "scores.json").read_text())["settings"]

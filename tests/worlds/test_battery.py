@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 
 from unbraid.config import check, to_toml
-from unbraid.worlds import WORLDS
+from unbraid.worlds import WORLDS, Synth
 from unbraid.worlds.firing import FIRING
 
 FIRES = [
@@ -22,12 +22,27 @@ FIRES = [
     {"kind": "hierarchy", "children": 3, "child_probability": 0.7},
     {"kind": "hierarchy", "children": 2, "child_probability": 1.0, "exclusive": True},
 ]
+FOREST = {"dimensions": 12, "n_features": 30, "roots": 4, "branching": 3, "depth": 2, "orthogonal_steps": 20}
 EXAMPLES = {
+    "synth": [
+        FOREST,
+        {**FOREST, "rank": 0, "bias": 0.0, "compensate": False, "scale_children": False, "seed": 3},
+        {**FOREST, "exclusive": 0.5, "rank": 3, "correlation_scale": 0.5, "deviation_mean": 3.0},
+        {"dimensions": 8, "n_features": 10, "roots": 0, "min_probability": 0.05},
+    ],
     "superposition": [
         {"dimensions": 16, "n_features": 24, "active": 3.0},
         {"dimensions": 8, "n_features": 4, "active": 1.5, "decay": 0.7, "strength": "product", "noise": 0.1, "seed": 5},
         *({"dimensions": 12, "n_features": 20, "active": 3.0, "decay": 0.95, "firing": firing} for firing in FIRES),
         {"dimensions": 8, "n_features": 10, "active": 1.5, "firing": FIRES[4], "strength": "product", "noise": 0.1},
+    ],
+    "planted_map": [
+        {"dimensions": 16, "n_features": 24, "active": 3.0, "d_out": 10, "n_targets": 20, "fan_out": 3},
+        {"dimensions": 8, "n_features": 12, "active": 2.0, "noise": 0.1, "inhibitory": 0.5, "threshold": 0.1},
+    ],
+    "planted_pair": [
+        {"dimensions": 16, "n_features": 24, "active": 3.0},
+        {"dimensions": 8, "n_features": 13, "active": 2.0, "noise": 0.1, "shared": 0.3, "imbalance": 0.9},
     ],
 }
 CASES = [(kind, settings) for kind, examples in EXAMPLES.items() for settings in examples]
@@ -53,6 +68,9 @@ def same(a, b):
     [
         "world",
         "superposition",
+        "synth.world",
+        "planted_map",
+        "planted_pair",
         "activations",
         "firing.base",
         "firing.correlated",
@@ -129,7 +147,8 @@ def test_each_feature_fires_as_often_as_it_says(world):
 def test_a_batch_called_exact_is_the_sum_of_what_fired(world):
     batch = world.batch(0, 33)
     close = torch.allclose(batch.truth.decode(world.directions[None])[0], batch.x, atol=1e-5)
-    assert batch.exact == close == (world.noise == 0)
+    nothing_added = world.bias == 0 if isinstance(world, Synth) else world.noise == 0
+    assert batch.exact == close == nothing_added
 
 
 def test_no_feature_is_listed_twice_in_a_sample(world):

@@ -28,7 +28,7 @@ from unbraid.activations.shards import (
     weights_fingerprint,
     write_missing,
 )
-from unbraid.activations.sites import Site, find_site, read_site
+from unbraid.activations.sites import Site, find_site, read_sites
 from unbraid.activations.text import (
     Window,
     batch_by_length,
@@ -45,9 +45,11 @@ from unbraid.progress import Progress, Silent, Task
 from unbraid.signals import StopSignals
 
 HOME = Path("activations")
+ARROW = " → "
+"""Between a site and its target, in the name of what was captured."""
 ROW_BYTES = 12
 """Bytes of a row beside its activations: token, position, document."""
-DECISIVE = ("model", "text", "site", "tokens", "dtype", "context")
+DECISIVE = ("model", "text", "site", "target", "tokens", "dtype", "context")
 """The fields that say what is captured; the others say how."""
 
 
@@ -70,6 +72,8 @@ class CaptureConfig(Config):
     """A text file, a .jsonl file, or a folder of them."""
     site: str
     """Where in the model: a module, as `model.layers.3`, or a TransformerLens hook, as `blocks.3.hook_resid_post`."""
+    target: str | None = None
+    """Another site, that transcoders predict from the first, captured in the same pass; as `blocks.3.hook_mlp_out`."""
     tokens: int | None = Field(default=None, ge=1)
     """Number of tokens to capture; more give more training data, and take more disk and time. None: the whole text."""
     dtype: Dtype = "float32"
@@ -86,7 +90,12 @@ class CaptureConfig(Config):
         """Where the shards go if `world.path` is left out: another folder for every other choice of what to capture."""
         decisive = {name: value for name, value in self.to_dict().items() if name in DECISIVE}
         digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:8]
-        return Path(f"{default_folder(self.model, self.site)}-{digest}")
+        return Path(f"{default_folder(self.model, '-to-'.join(self.names))}-{digest}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The site and, where there is one, the target."""
+        return (self.site,) if self.target is None else (self.site, self.target)
 
 
 def default_folder(model: str, site: str) -> Path:
@@ -145,15 +154,16 @@ def capture(
     with progress or Silent() as progress, StopSignals(resume_command or capture_command(config, folder)):
         progress.status(f"loading {config.model}")
         model = load_model(config.model)
-        return capture_site(model, find_site(model, config.site), config, folder, progress)
+        return capture_sites(model, [find_site(model, name) for name in config.names], config, folder, progress)
 
 
 def capture_command(config: CaptureConfig, folder: Path) -> str:
     """The command that goes on with a capture, as it can be pasted into a shell."""
     values = {"tokens": config.tokens, "dtype": config.dtype, "context": config.context, "batch": config.batch}
     options = [word for name, value in values.items() if value is not None for word in (f"--{name}", str(value))]
-    text = str(Path(config.text))
-    return shlex.join(["unbraid", "capture", config.model, text, "--site", config.site, *options, "--out", str(folder)])
+    text, target = str(Path(config.text)), [] if config.target is None else ["--target", config.target]
+    sites = ["--site", config.site, *target]
+    return shlex.join(["unbraid", "capture", config.model, text, *sites, *options, "--out", str(folder)])
 
 
 def capture_missing(config: CaptureConfig, folder: Path, progress: Progress, resume_command: str | None = None) -> None:
@@ -180,6 +190,8 @@ def check_same_capture(config: CaptureConfig, manifest: Manifest, folder: Path) 
     """Raise where a folder holds another capture than the one asked for, with what differs."""
     for name in ("model", "site", "text", "dtype", "context", "tokens"):
         asked, stored = getattr(config, name), getattr(manifest.origin, name)
+        if name == "site":
+            asked = ARROW.join(config.names)
         if asked is not None and asked != stored and not (name == "tokens" and stored < asked):
             raise UserError(
                 f"{folder} holds activations with {name} {stored!r:.60}, and world.capture has {asked!r:.60}; "
@@ -197,51 +209,52 @@ def _may_be_more(config: CaptureConfig, manifest: Manifest) -> bool:
     return config.tokens is not None and manifest.origin.tokens < config.tokens
 
 
-def capture_site(
-    model: HuggingFaceModel, site: Site, config: CaptureConfig, folder: Path, progress: Progress
+def capture_sites(
+    model: HuggingFaceModel, sites: Sequence[Site], config: CaptureConfig, folder: Path, progress: Progress
 ) -> Shards:
-    """Make the shards that are not in the folder yet, with a model that is loaded."""
+    """Make the shards that are not in the folder yet, with a model that is loaded; a second site is the target."""
     text = Path(config.text)
     progress.status(f"tokenizing {text}")
     context = context_length(model, config.context)
     windows = list(cut_windows(model, read_documents(text), context, config.tokens))
     if not (folder / MANIFEST).is_file() and folder.is_dir() and any(folder.iterdir()):
         raise UserError(f"{folder} holds other files; accepted: an empty or new folder, or a capture to go on with")
-    manifest = begin_manifest(folder, _origin(model, site, config, context, windows), progress.say)
+    manifest = begin_manifest(folder, _origin(model, sites, config, context, windows), progress.say)
     if manifest.shards:
         progress.say(f"{folder} holds {len(manifest.shards)} finished shards; going on from there")
     shards = list(_split_into_shards(windows, manifest.origin.shard_tokens))
     _check_disk_space(folder, manifest)
-    progress.plan([Task(f"capturing {site.name}", "capture", manifest.origin.tokens, 1e-4)])
+    progress.plan([Task(f"capturing {manifest.origin.site}", "capture", manifest.origin.tokens, 1e-4)])
     progress.advance(0, manifest.tokens)
     return write_missing(
         folder,
         manifest,
         len(shards),
-        lambda number, written: _run_windows(model, site, shards[number], written, progress),
+        lambda number, written: _run_windows(model, sites, shards[number], written, progress),
     )
 
 
 def _origin(
-    model: HuggingFaceModel, site: Site, config: CaptureConfig, context: int, windows: Sequence[Window]
+    model: HuggingFaceModel, sites: Sequence[Site], config: CaptureConfig, context: int, windows: Sequence[Window]
 ) -> Origin:
     text = Path(config.text)
     if not windows:
         raise UserError(f"{text} holds no tokens but special ones; accepted: a text with at least one word")
-    width = read_site(model, site, torch.from_numpy(windows[0].tokens[:2])[None]).shape[-1]
+    widths = [rows.shape[-1] for rows in read_sites(model, sites, torch.from_numpy(windows[0].tokens[:2])[None])]
     return Origin(
         model=model.name,
         weights=weights_fingerprint(model.model.state_dict()),
         tokenizer=model.tokenizer_fingerprint(),
-        site=site.name,
-        width=width,
+        site=ARROW.join(site.name for site in sites),
+        width=sum(widths),
+        targets=tuple(widths[1:]),
         dtype=config.dtype,
         context=context,
         batch=config.batch,
         text=str(text),
         text_sha256=text_fingerprint(text),
         tokens=sum(window.n_kept for window in windows),
-        shard_tokens=max(1, config.shard_bytes // _row_bytes(config.dtype, width)),
+        shard_tokens=max(1, config.shard_bytes // _row_bytes(config.dtype, sum(widths))),
     )
 
 
@@ -275,14 +288,14 @@ def _split_into_shards(windows: Sequence[Window], shard_tokens: int) -> Iterator
 
 
 def _run_windows(
-    model: HuggingFaceModel, site: Site, windows: Sequence[Window], manifest: Manifest, progress: Progress
+    model: HuggingFaceModel, sites: Sequence[Site], windows: Sequence[Window], manifest: Manifest, progress: Progress
 ) -> dict[str, Tensor]:
     """The tensors of one shard: batches run longest first, and rows are in the order of the text."""
     ends = np.cumsum([window.n_kept for window in windows])
     done, began, before = manifest.tokens, time.monotonic(), manifest.tokens
     activations = torch.empty(int(ends[-1]), manifest.origin.width, dtype=getattr(torch, manifest.origin.dtype))
     for batch in batch_by_length(windows, manifest.origin.batch):
-        output = read_site(model, site, *pad_windows(model, [windows[index] for index in batch]))
+        output = torch.cat(read_sites(model, sites, *pad_windows(model, [windows[index] for index in batch])), -1)
         for row, index in enumerate(batch):
             window = windows[index]
             positions = torch.from_numpy(np.flatnonzero(window.kept))

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,9 @@ from unbraid.errors import REAL_DATA, Missing, UserError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    # from their own modules: a type checker asked for `transformers` reads all of its models
+    from transformers.modeling_utils import PreTrainedModel
+    from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 """A folder with weights holds at least one of these."""
@@ -60,7 +62,9 @@ def load_model(name: str | Path) -> HuggingFaceModel:
     -------
     The model in evaluation mode, its tokenizer and its name.
     """
-    from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokenizer
+    from transformers.models.auto.configuration_auto import AutoConfig
+    from transformers.models.auto.modeling_auto import AutoModel, AutoModelForCausalLM
+    from transformers.models.auto.tokenization_auto import AutoTokenizer
 
     name = str(name)
     _check_weights(Path(name))
@@ -73,6 +77,34 @@ def load_model(name: str | Path) -> HuggingFaceModel:
         tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     model.config.use_cache = False
     return HuggingFaceModel(model.float().eval().requires_grad_(False), tokenizer, name)
+
+
+@contextmanager
+def eager_attention(model: "PreTrainedModel") -> "Iterator[None]":
+    """Within this context a model computes its attention in the way that can be looked at, where it has one."""
+    before = getattr(model.config, "_attn_implementation", None)
+    try:
+        with suppress(Exception):  # families differ in what they raise, and go without attention
+            model.set_attn_implementation("eager")
+        yield
+    finally:
+        if before is not None:
+            with suppress(Exception):
+                model.set_attn_implementation(before)
+
+
+def token_names(model: str) -> list[str]:
+    """What each token of a model in a folder looks like in a text, by its number; empty where there is no folder."""
+    if not Path(model).is_dir():
+        return []
+    from transformers.models.auto.tokenization_auto import AutoTokenizer
+
+    with _report_errors(model), _without_output():
+        vocabulary: dict[str, int] = AutoTokenizer.from_pretrained(model, trust_remote_code=False).get_vocab()
+    names = [""] * (max(vocabulary.values(), default=-1) + 1)
+    for name, number in vocabulary.items():
+        names[number] = name.replace("Ġ", " ").replace("▁", " ").replace("Ċ", "\n")
+    return names
 
 
 def _check_weights(folder: Path) -> None:

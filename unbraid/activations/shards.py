@@ -88,6 +88,15 @@ class Origin(Config):
     """The most rows of a shard."""
     factors: dict[str, Annotated[tuple[str, ...], Field(strict=False)]] = Field(default={})
     """Known factors of every row with the names of their values; empty where none are known."""
+    inputs: Annotated[tuple[int, ...], Field(strict=False)] = ()
+    """Widths of the sites that inputs are concatenated from, where they are several."""
+    targets: Annotated[tuple[int, ...], Field(strict=False)] = ()
+    """Widths of the sites that targets are concatenated from, the last numbers of a row; empty where inputs are."""
+
+    @property
+    def input_width(self) -> int:
+        """Numbers of a row that a dictionary reads."""
+        return self.width - sum(self.targets)
 
 
 class Manifest(Config):

@@ -5,15 +5,17 @@
     blocks.3.hook_attn_out      what its attention adds           blocks.3.hook_mlp_out      what its MLP adds
     blocks.3.attn.hook_z        what its heads read, side by side, before the output matrix
 
-`read_site` runs a model as far as a site and no further; within `replace_at_site` every run of the model has the
-activations there replaced.
+`read_site` runs a model as far as a site and no further, `read_sites` as far as the last of several; within
+`replace_at_site` every run of the model has the activations there replaced, within `replace_between` by something made
+of those at another site.
 """
 
 import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -47,7 +49,9 @@ HOOKS: dict[str, tuple[Side, tuple[str, ...]]] = {
 BLOCKS = re.compile(r"blocks\.(\d+)\.(.+)")
 SUGGESTIONS = 5
 
+AnyTorchModel = HuggingFaceModel | nn.Module
 Change = Callable[[Float[Tensor, "b t d"]], Float[Tensor, "b t d"]]
+Prediction = Callable[[Float[Tensor, "*axes d"], Float[Tensor, "*axes o"]], Float[Tensor, "*axes o"]]
 
 
 @dataclass(frozen=True)
@@ -60,25 +64,30 @@ class Site:
     side: Side
 
 
-def find_site(model: HuggingFaceModel, name: str) -> Site:
+def find_site(model: AnyTorchModel, name: str) -> Site:
     """The site of this name; for a name that does not exist the error lists the nearest."""
-    modules = dict(model.model.named_modules())
-    if name and name in modules and not isinstance(modules[name], nn.ModuleList):
+    modules = dict(torch_module(model).named_modules())
+    if name and name in modules and _runs(modules[name]):
         return Site(name, name, modules[name], "output")
     if hook := _hook_site(modules, _blocks(model, modules), name):
         return hook
-    sites = site_names(model)
+    sites, called = site_names(model), model.name if isinstance(model, HuggingFaceModel) else type(model).__name__
     close = difflib.get_close_matches(name, sites, n=SUGGESTIONS, cutoff=0.0)
-    raise UserError(f"{model.name} has no site '{name}'; {suggest(name, close)}, … ({len(sites)} in all)")
+    raise UserError(f"{called} has no site '{name}'; {suggest(name, close)}, … ({len(sites)} in all)")
 
 
-def site_names(model: HuggingFaceModel) -> list[str]:
+def site_names(model: AnyTorchModel) -> list[str]:
     """Every name that `find_site` accepts."""
-    modules = dict(model.model.named_modules())
+    modules = dict(torch_module(model).named_modules())
     blocks = _blocks(model, modules)
     hooks = [f"blocks.{index}.{hook}" for index in range(_n_blocks(modules, blocks)) for hook in HOOKS]
-    paths = [path for path, module in modules.items() if path and not isinstance(module, nn.ModuleList)]
-    return [hook for hook in hooks if _hook_site(modules, blocks, hook)] + paths
+    paths = [path for path, module in modules.items() if path and _runs(module)]
+    return [hook for hook in hooks if hook not in paths and _hook_site(modules, blocks, hook)] + paths
+
+
+def torch_module(model: AnyTorchModel) -> nn.Module:
+    """The module that runs."""
+    return model.model if isinstance(model, HuggingFaceModel) else model
 
 
 @torch.no_grad()
@@ -86,16 +95,30 @@ def read_site(
     model: HuggingFaceModel, site: Site, tokens: Int[Tensor, "b t"], mask: Int[Tensor, "b t"] | None = None
 ) -> Float[Tensor, "b t d"]:
     """The activations at a site; the model runs as far as there and no further."""
+    return read_sites(model, [site], tokens, mask)[0]
 
-    def keep(value: Tensor) -> Tensor:
-        raise _Reached(value)
 
-    try:
-        with replace_at_site(site, keep):
-            model.model(input_ids=tokens, attention_mask=mask)
-    except _Reached as reached:
-        return _checked(reached.value, site, tokens)
-    raise UserError(f"the model {model.name} ran and never came to '{site.name}'; accepted: a site that it uses")
+@torch.no_grad()
+def read_sites(
+    model: HuggingFaceModel, sites: Sequence[Site], tokens: Int[Tensor, "b t"], mask: Int[Tensor, "b t"] | None = None
+) -> list[Float[Tensor, "b t _"]]:
+    """The activations at several sites, of one pass; the model runs as far as the last of them and no further."""
+    kept: dict[int, Tensor] = {}
+
+    def keep(number: int, value: Tensor) -> Tensor:
+        kept[number] = value
+        if len(kept) == len(sites):
+            raise _Reached
+        return value
+
+    with ExitStack() as hooks, suppress(_Reached):
+        for number, site in enumerate(sites):
+            hooks.enter_context(replace_at_site(site, partial(keep, number)))
+        model.model(input_ids=tokens, attention_mask=mask)
+    for number, site in enumerate(sites):
+        if number not in kept:
+            raise UserError(f"the model {model.name} ran and never came to '{site.name}'; accepted: a site it uses")
+    return [_checked(kept[number], site, tokens) for number, site in enumerate(sites)]
 
 
 @contextmanager
@@ -120,12 +143,35 @@ def replace_at_site(site: Site, change: Change) -> Iterator[None]:
         handle.remove()
 
 
+@contextmanager
+def replace_between(site: Site, target: Site | None, predict: Prediction) -> Iterator[None]:
+    """Within this context, every run of the model goes on with `predict(x, y)` at the target, for x at the site.
+
+    y is what stands at the target; without a target that is the site.
+    """
+    if target is None:
+        with replace_at_site(site, lambda x: predict(x, x)):
+            yield
+        return
+    read: list[Tensor] = []
+
+    def keep(x: Tensor) -> Tensor:
+        read[:] = [x]
+        return x
+
+    def put(y: Tensor) -> Tensor:
+        if not read:
+            raise UserError(
+                f"the model came to '{target.name}' before '{site.name}'; accepted: a target behind its site"
+            )
+        return predict(read.pop(), y)
+
+    with replace_at_site(site, keep), replace_at_site(target, put):
+        yield
+
+
 class _Reached(Exception):
     """Ends a run of the model where nothing more of it is needed."""
-
-    def __init__(self, value: Tensor) -> None:
-        super().__init__("reached")
-        self.value = value
 
 
 def _checked(value: object, site: Site, tokens: Tensor) -> Tensor:
@@ -138,10 +184,17 @@ def _checked(value: object, site: Site, tokens: Tensor) -> Tensor:
     )
 
 
-def _blocks(model: HuggingFaceModel, modules: Mapping[str, nn.Module]) -> str:
-    """The path of the list that holds the model's blocks; the first as long as its configuration says."""
-    layers = getattr(model.model.config, "num_hidden_layers", None)
-    lists = [path for path, module in modules.items() if isinstance(module, nn.ModuleList) and len(module) == layers]
+def _runs(module: nn.Module) -> bool:
+    """Whether it is called in a run, and not a mere list or table of modules."""
+    return type(module).forward is not nn.Module.forward
+
+
+def _blocks(model: AnyTorchModel, modules: Mapping[str, nn.Module]) -> str:
+    """The path of the list that holds the model's blocks; the first as long as its configuration, if any, says."""
+    layers = getattr(getattr(torch_module(model), "config", None), "num_hidden_layers", None)
+    lists = [
+        path for path, module in modules.items() if isinstance(module, nn.ModuleList) and layers in (None, len(module))
+    ]
     return min(lists, key=lambda path: path.count("."), default="")
 
 
@@ -156,5 +209,5 @@ def _hook_site(modules: Mapping[str, nn.Module], blocks: str, name: str) -> Site
     side, suffixes = HOOKS[match[2]]
     block = f"{blocks}.{int(match[1])}"
     paths = (f"{block}.{suffix}" if suffix else block for suffix in suffixes)
-    path = next((path for path in paths if path in modules), None)
+    path = next((path for path in paths if path in modules and _runs(modules[path])), None)
     return Site(name, path, modules[path], side) if path else None

@@ -1,5 +1,5 @@
-"""The command line: `unbraid run`, `resume`, `list`, `show`, `report`, `claims`, `configs`; `capture`, `diagnose`,
-`evaluate`; `profile`.
+"""The command line: `unbraid run`, `resume`, `list`, `show`, `report`, `explore`, `claims`, `configs`; `capture`,
+`diagnose`, `evaluate`; `import`, `export`; `profile`.
 
 Heavy imports happen inside the commands, so that `--help` answers at once. Exit codes: 0 done; 1 the run could not
 finish (a loss that is not finite, a process that was killed, an error of ours); 2 what was asked cannot be done; 130 or
@@ -25,6 +25,8 @@ from unbraid.cli.group import Commands
 from unbraid.errors import Lost, NotFinite, Stopped, UserError, one_line
 
 if TYPE_CHECKING:
+    from unbraid.config import JsonDict
+    from unbraid.evaluation.language_model.config import LanguageModelEvaluation
     from unbraid.pipeline.expand import Plan
     from unbraid.storage.runs import Run
     from unbraid.worlds import World
@@ -43,6 +45,8 @@ RunsOption = Annotated[Path, typer.Option("--runs", metavar="DIR", help="The fol
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the run directory.")]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, or its name in the folder of runs.")]
 RUNS = Path("runs")
+DICTIONARIES = Path("dictionaries")
+"""Where imported dictionaries are."""
 LONGEST_NAME = 60
 RESERVED = ("cache", "stages")
 """Folders beside the runs: the cache of stages, and what it was called before."""
@@ -94,7 +98,7 @@ def resume(name: RunArgument, runs: RunsOption = RUNS, quiet: QuietOption = Fals
 @app.command("list")
 def list_(runs: RunsOption = RUNS) -> None:
     """List the runs, oldest first."""
-    from unbraid.reports.tables import print_runs
+    from unbraid.cli.tables import print_runs
     from unbraid.storage.runs import all_runs
 
     print_runs(all_runs(runs), runs)
@@ -106,17 +110,32 @@ def show(
     as_json: Annotated[
         bool, typer.Option("--json", help="Config, metrics and figures as JSON with stable keys.")
     ] = False,
+    csv: Annotated[
+        Path | None, typer.Option("--csv", metavar="DIR", help="Write every table as a CSV file into this folder.")
+    ] = None,
     runs: RunsOption = RUNS,
 ) -> None:
-    """Show a run: its settings and their scores, with interval, chance and ceiling."""
-    from unbraid.reports.tables import print_run, run_as_json
+    """Show a run: its settings and their scores, with interval, chance and ceiling. Or a dictionary: what it is."""
+    from unbraid.cli.tables import print_run, run_as_json, write_tables
     from unbraid.storage.runs import find_run
 
+    if (folder := _dictionary(name, runs)) is not None:
+        from unbraid.cli.dictionaries import dictionary_as_json, print_dictionary
+
+        if csv is not None:
+            raise UserError(f"{folder} is a dictionary and has no tables; accepted: a run, or --json")
+        if as_json:
+            typer.echo(dictionary_as_json(folder))
+        else:
+            print_dictionary(folder)
+        return
     found = find_run(name, runs)
     with found.advice():
         if found.is_finished:
             found.scores()  # a damaged file is told before anything is printed
-        if as_json:
+        if csv is not None:
+            typer.echo("\n".join(map(str, write_tables(found, csv))))
+        elif as_json:
             typer.echo(run_as_json(found))
         else:
             print_run(found)
@@ -128,10 +147,13 @@ def report(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to write the page.")
     ] = None,
+    figures: Annotated[
+        str | None, typer.Option(metavar="TYPE", help="png or svg: also write each figure into RUN/figures.")
+    ] = None,
     runs: RunsOption = RUNS,
 ) -> None:
     """Write one self-contained HTML page about one or more runs. Prints its path."""
-    from unbraid.reports.page import write_report
+    from unbraid.report.page import write_report
     from unbraid.storage.runs import find_run
 
     found = [find_run(name, runs) for name in names]
@@ -139,13 +161,41 @@ def report(
     path = output or beside / "report.html"
     if not path.name or path.is_dir():
         raise UserError(f"-o {str(output)!r} is not a file; accepted: where to write one, for example report.html")
+    if figures not in (None, "png", "svg"):
+        raise UserError(f"--figures {figures!r:.40} is no type of picture that is drawn here; accepted: png or svg")
     with ExitStack() as stack:
         for run in found:
             stack.enter_context(run.advice())
-            if path.resolve().parent == run.path.resolve():
-                stack.enter_context(run.adding(path.name, "figures"))
-        written = write_report(found, path)
+            inside = [path.name] if path.resolve().parent == run.path.resolve() else []
+            if added := inside + (["figures"] if figures else []):
+                stack.enter_context(run.adding(*added))
+        written = write_report(found, path, figures)
     typer.echo(written)
+
+
+@app.command()
+def explore(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[RUNS]...", help="Runs, or folders of runs; by default all in the folder of runs."),
+    ] = None,
+    runs: RunsOption = RUNS,
+    ledger: Annotated[
+        Path | None, typer.Option("--ledger", metavar="FILE", help="The ledger of claims to show.")
+    ] = None,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Where to listen; other machines reach only another one.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int | None, typer.Option(metavar="N", min=1, max=65535, help="By default the first free one from 8642.")
+    ] = None,
+    browser: Annotated[bool, typer.Option(help="Whether to open the browser.")] = True,
+) -> None:
+    """Explore runs in the browser: concepts, features, heads, comparisons, claims. Prints its address."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its threads wait by spinning: dear where pages share a machine
+    from unbraid.explorer.server import serve
+
+    serve(runs, names or None, ledger, host, port, browser)
 
 
 @app.command()
@@ -168,29 +218,90 @@ def evaluate(
     runs: RunsOption = RUNS,
     quiet: QuietOption = False,
 ) -> None:
-    """Evaluate a run's dictionaries on a language model: loss recovered, sparse probing, first-letter absorption."""
+    """Evaluate dictionaries on a language model: loss recovered, sparse probing, first-letter absorption.
+
+    Those of a run, or one that was imported.
+    """
+    from unbraid.cli.language_model_scores import print_scores
     from unbraid.config import check
     from unbraid.evaluation.language_model.config import LanguageModelEvaluation
-    from unbraid.pipeline.language_model_stage import evaluate_run
-    from unbraid.progress import Task, TaskProgress, for_terminal
-    from unbraid.reports.language_model_scores import print_scores
     from unbraid.storage.files import json_bytes
-    from unbraid.storage.runs import LANGUAGE_MODEL, find_run
+    from unbraid.storage.runs import LANGUAGE_MODEL
 
     on = {"model": model, "text": str(text), "labels": [str(path) for path in labels or []], "site": site}
     asked = {**on, "tokens": tokens, "texts": texts, "context": context, "letters": letters}
-    config, run = check(LanguageModelEvaluation, asked, "unbraid evaluate"), find_run(name, runs)
-    with run.locked(), run.advice(), for_terminal(quiet) as progress:
-        run.check_finished()
-        progress.plan([Task("evaluation", "language-model", config.steps, 1.0)])
-        scores = evaluate_run(run, config, _worlds(run), TaskProgress(progress, 0))
-        with run.adding(LANGUAGE_MODEL):
-            run.set_on_language_model(scores)
+    config, folder = check(LanguageModelEvaluation, asked, "unbraid evaluate"), _dictionary(name, runs)
+    if folder is not None:
+        scores = _evaluate_dictionary(folder, config, quiet)
+    else:
+        folder, scores = _evaluate_run(name, runs, config, quiet)
     if as_json:
         typer.echo(json_bytes(scores).decode().rstrip("\n"))
     elif not quiet:
         print_scores(scores)
-    typer.echo(run.path / LANGUAGE_MODEL, err=as_json)
+    typer.echo(folder / LANGUAGE_MODEL, err=as_json)
+
+
+@app.command("import")
+def import_(
+    path: Annotated[
+        str, typer.Argument(metavar="PATH", help="A folder or file of a dictionary, or a hub id as owner/name/folder.")
+    ],
+    name: Annotated[str, typer.Option("--as", metavar="NAME", help="What it is called here.")],
+    folder: Annotated[
+        Path, typer.Option("--to", metavar="DIR", help="The folder that holds the imported dictionaries.")
+    ] = DICTIONARIES,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the dictionary's folder.")] = False,
+) -> None:
+    """Import a dictionary of SAELens, dictionary_learning, sparsify, Gemma Scope and others, checked as it is read.
+
+    `unbraid show`, `evaluate` and `export` take its name; `dictionary.init.from` its folder. Prints the folder last.
+    """
+    from unbraid.cli.dictionaries import print_dictionary
+    from unbraid.dictionaries.formats.load import load
+
+    stack = load(path)
+    stack.save(folder / (_checked_name(name) or name))
+    if not quiet:
+        print_dictionary(folder / name)
+    typer.echo(folder / name)
+
+
+@app.command()
+def export(
+    name: Annotated[
+        str, typer.Argument(metavar="RUN", help="A run, an imported dictionary, or whatever `unbraid import` takes.")
+    ],
+    format: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="saelens, dictionary_learning, sparsify, gemma_scope, neuronpedia, circuit_tracer or unbraid.",
+        ),
+    ],
+    members: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--member",
+            metavar="[STACK/]N",
+            help="Which of its dictionaries, as `show --json` numbers them; by default all.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="DIR", help="Where to; by default exports/RUN-FORMAT.")
+    ] = None,
+    runs: RunsOption = RUNS,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the folder.")] = False,
+) -> None:
+    """Export dictionaries to another library's files, each read back and compared. Prints the folder last."""
+    from unbraid.cli.dictionaries import export_dictionaries
+    from unbraid.dictionaries.formats.convert import find_format
+
+    find_format(format)
+    folder = output or Path("exports") / f"{Path(name).name}-{format}"
+    export_dictionaries(_dictionary(name, runs) or name, members or [], format, folder, runs, quiet)
+    typer.echo(folder)
 
 
 @app.command()
@@ -211,10 +322,10 @@ def claims(
     quiet: QuietOption = False,
 ) -> None:
     """Test what the source studies claim: run what is missing, reuse what is there, and write the ledger."""
+    from unbraid.cli.ledger import print_claims, print_ledger
     from unbraid.cli.work import capture_for, work_through
-    from unbraid.reports.ledger import print_claims, print_ledger, write_ledger
-    from unbraid.reports.ledger_table import write_table
-    from unbraid.storage.files import json_bytes
+    from unbraid.report.ledger import ledger_page, ledger_table
+    from unbraid.storage.files import json_bytes, write_bytes
     from unbraid.studies.ledger import (
         NOT_RUN,
         earlier_verdicts,
@@ -248,11 +359,13 @@ def claims(
     elif not quiet:
         print_ledger(shown)
     if not listed:
+        page, table = runs / f"claims-{scale}.html", ledger_table(entries, scale).encode()
         if ledger is not None:
             write_ledger_file(ledger, entries, scale)
-            write_table(entries, scale, ledger.with_suffix(".md"))
-        write_table(entries, scale, runs / f"claims-{scale}.md")
-        typer.echo(write_ledger(entries, scale, runs / f"claims-{scale}.html"), err=as_json)
+            write_bytes(ledger.with_suffix(".md"), table)
+        write_bytes(page.with_suffix(".md"), table)
+        write_bytes(page, ledger_page(entries, scale, runs).encode())
+        typer.echo(page, err=as_json)
 
 
 @app.command()
@@ -278,6 +391,9 @@ def capture(
     site: Annotated[
         str, typer.Option(metavar="SITE", help="As model.layers.3 or blocks.3.hook_resid_post; see docs/capture.md.")
     ],
+    target: Annotated[
+        str | None, typer.Option(metavar="SITE", help="Another site, that transcoders predict; of the same pass.")
+    ] = None,
     tokens: Annotated[int | None, typer.Option(metavar="N", help="Capture so many tokens; by default all.")] = None,
     dtype: Annotated[str, typer.Option(metavar="TYPE", help="float32 or bfloat16.")] = "float32",
     context: Annotated[
@@ -297,8 +413,9 @@ def capture(
     from unbraid.progress import for_terminal
 
     asked = {"model": model, "text": str(text), "site": site, "tokens": tokens, "dtype": dtype, "context": context}
-    config = check(CaptureConfig, {**asked, "batch": batch}, "unbraid capture")
-    shards = capture_activations(config, out or default_folder(model, site), for_terminal(quiet))
+    config = check(CaptureConfig, {**asked, "target": target, "batch": batch}, "unbraid capture")
+    folder = out or default_folder(model, "-to-".join(config.names))
+    shards = capture_activations(config, folder, for_terminal(quiet))
     if not quiet:
         print_shards(shards)
     typer.echo(shards.folder)
@@ -399,9 +516,9 @@ def _report_bug() -> int:
 
 def _work(run: "Run", plan: "Plan | None", quiet: bool) -> None:
     """Do what is left of a run, write its report, and print what came of it and where it is."""
+    from unbraid.cli.run_summary import print_summary
     from unbraid.cli.work import finish
     from unbraid.progress import for_terminal
-    from unbraid.reports.run_summary import print_summary
 
     with run.advice(), for_terminal(quiet) as progress:
         finish(run, plan, progress, run.resume_command)
@@ -409,6 +526,46 @@ def _work(run: "Run", plan: "Plan | None", quiet: bool) -> None:
         with run.advice():
             print_summary(run)
     typer.echo(run.path)
+
+
+def _dictionary(text: str, runs: Path) -> Path | None:
+    """The folder of an imported dictionary, by its path or its name, where there is no run of that name."""
+    from unbraid.dictionaries.formats.folder import METADATA
+
+    places = [path for path in (Path(text), runs / text) if (path / "run.json").is_file()]
+    found = [path for path in (Path(text), DICTIONARIES / text) if (path / METADATA).is_file()]
+    return found[0] if found and not places else None
+
+
+def _evaluate_run(name: str, runs: Path, config: "LanguageModelEvaluation", quiet: bool) -> "tuple[Path, JsonDict]":
+    """Evaluate a run's dictionaries, and keep the scores in it."""
+    from unbraid.pipeline.language_model_stage import evaluate_run
+    from unbraid.progress import Task, TaskProgress, for_terminal
+    from unbraid.storage.runs import LANGUAGE_MODEL, find_run
+
+    run = find_run(name, runs)
+    with run.locked(), run.advice(), for_terminal(quiet) as progress:
+        run.check_finished()
+        progress.plan([Task("evaluation", "language-model", config.steps, 1.0)])
+        scores = evaluate_run(run, config, _worlds(run), TaskProgress(progress, 0))
+        with run.adding(LANGUAGE_MODEL):
+            run.set_on_language_model(scores)
+    return run.path, scores
+
+
+def _evaluate_dictionary(folder: Path, config: "LanguageModelEvaluation", quiet: bool) -> "JsonDict":
+    """Evaluate an imported dictionary, and keep the scores in its folder."""
+    from unbraid.dictionaries.formats.folder import add_file
+    from unbraid.dictionaries.formats.load import load
+    from unbraid.pipeline.language_model_stage import evaluate_stack
+    from unbraid.progress import Task, TaskProgress, for_terminal
+    from unbraid.storage.runs import LANGUAGE_MODEL
+
+    with for_terminal(quiet) as progress:
+        progress.plan([Task("evaluation", "language-model", config.steps, 1.0)])
+        scores = evaluate_stack(load(folder), folder.name, config, TaskProgress(progress, 0))
+    add_file(folder, LANGUAGE_MODEL, scores)
+    return scores
 
 
 def _worlds(run: "Run") -> "list[World]":

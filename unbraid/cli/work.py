@@ -11,8 +11,8 @@ from unbraid.errors import Missing
 from unbraid.pipeline.expand import Plan, expand
 from unbraid.pipeline.run import carry_out, missing_stages
 from unbraid.pipeline.stage import Stage
-from unbraid.progress import OneOfMany, Progress, for_terminal
-from unbraid.reports.page import write_report
+from unbraid.progress import OneOfMany, Progress, Recorded, for_terminal
+from unbraid.report.page import write_report
 from unbraid.signals import StopSignals
 from unbraid.storage.runs import Run
 
@@ -25,7 +25,7 @@ def finish(
     run: Run, plan: Plan | None, progress: Progress, resume_command: str, missing: Sequence[Stage] | None = None
 ) -> None:
     """Do whatever a run still needs, and write its report."""
-    with run.locked(), StopSignals(resume_command) as signals:
+    with run.locked(), StopSignals(resume_command) as signals, Recorded(progress, run.set_progress) as progress:
         for change in run.environment_changes() if not run.is_finished else ():
             progress.say(f"note: {change}; the bits may differ from an uninterrupted run")
         carry_out(run, plan, progress, signals, _report, missing)

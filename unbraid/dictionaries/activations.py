@@ -74,6 +74,9 @@ class Activation(Config, ABC):
     codes_held: ClassVar[int] = 9
     """How many numbers per sample and feature a training step holds at its height, at most (docs/scale.md)."""
 
+    counts_codes: ClassVar[bool] = True
+    """Whether the sparsity cost counts Σ|code|, and not something of the rule's own."""
+
     def parameters(self, members: int, features: int) -> Named:
         return {}
 
@@ -188,9 +191,10 @@ class BatchTopK(Activation):
         flat = pre.relu().flatten(1)
         values, indices = flat.topk(self.k * pre.shape[1], dim=-1, sorted=False)
         codes = Codes.dense(torch.zeros_like(flat).scatter(-1, indices, values).view_as(pre))
-        return Fired(codes, memory={"threshold": self._follow(weights["threshold"], values.detach())})
+        return Fired(codes, memory={"threshold": self.follow(weights["threshold"], values.detach())})
 
-    def _follow(self, threshold: Float[Tensor, "m"], fired: Float[Tensor, "m n"]) -> Float[Tensor, "m"]:
+    def follow(self, threshold: Float[Tensor, "m"], fired: Float[Tensor, "m n"]) -> Float[Tensor, "m"]:
+        """The threshold after a step in which these fired; what is 0 did not."""
         least = fired.where(fired > 0, torch.inf).amin(-1).double()
         moved = torch.where(threshold < 0, least, self.momentum * threshold + (1 - self.momentum) * least)
         return torch.where(least.isfinite(), moved, threshold)
@@ -215,6 +219,7 @@ class JumpRelu(Activation):
     """
 
     codes_held: ClassVar[int] = 8
+    counts_codes: ClassVar[bool] = False
     kind: Literal["jumprelu"] = "jumprelu"
     """The rule's name in a configuration."""
     threshold: float = Field(default=0.1, gt=0)
@@ -275,6 +280,7 @@ class Gated(Activation):
     [[[1.0, 0.0]]]
     """
 
+    counts_codes: ClassVar[bool] = False
     kind: Literal["gated"] = "gated"
     """The rule's name in a configuration."""
 

@@ -1,6 +1,6 @@
 """AuxK: dead features learn from what the living leave over (Gao et al. 2024).
 
-    e  = x - x̂, held still        ê = Σ code_f · direction_f  over the dead features f
+    e  = x - x̂, held still (the target's, in a transcoder)        ê = Σ code_f · direction_f  over the dead features f
     code = relu of the k largest pre-activations of dead features in a sample        cost = weight · |e - ê|²
 
 A feature is dead once it has not fired for `dead_after` samples. A top-k rule gives it no gradient then; this does, and
@@ -39,8 +39,8 @@ class AuxK(Config):
         dead: Bool[Tensor, "m f"],
         encoder: Float[Tensor, "m f d"],
         bias: Float[Tensor, "m f"],
-        decoder: Float[Tensor, "m f d"],
-    ) -> Float[Tensor, "m b d"] | None:
+        decoder: Float[Tensor, "m f o"],
+    ) -> Float[Tensor, "m b o"] | None:
         """ê, what the dead features make of the inputs; None where nothing is dead.
 
         Members are padded to as many rows as the one with most dead features has; what pads never fires.
@@ -59,7 +59,7 @@ class AuxK(Config):
             rows.view(members, most, dimensions).mT,
         )
         codes = _largest(pre.where(real[:, None], -torch.inf), min(self.k or max(1, dimensions // 2), most))
-        return codes @ directions.view(members, most, dimensions)
+        return codes @ directions.view(members, most, -1)
 
 
 def _largest(pre: Float[Tensor, "m b n"], k: int) -> Float[Tensor, "m b n"]:

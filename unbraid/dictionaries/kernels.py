@@ -21,6 +21,9 @@ from numba import njit, prange
 CHUNK = 64
 """Pre-activations are looked at this many at a time: a chunk in which nothing fires costs a few vector compares."""
 
+MAXIMUM = 32
+"""Of so many screened numbers at a time the largest is found."""
+
 COLUMNS = 512
 """So many columns are summed at a time: their totals stay in the cache."""
 
@@ -87,10 +90,10 @@ def append_screened(screen, x, encoder, bias, first, features, values, counts):
 
 @compiled(inline="always")
 def _any_positive(row, start):
-    largest = np.int16(0)
+    chunk, above = row[start : start + CHUNK], np.int32(0)
     for j in range(CHUNK):
-        largest = max(largest, row[start + j])
-    return largest > 0
+        above += np.int32(chunk[j] > 0)
+    return above > 0
 
 
 @compiled(inline="always")
@@ -112,6 +115,153 @@ def _dot(a, b):
     for j in range(a.shape[0]):
         total += a[j] * b[j]
     return total
+
+
+@compiled(parallel=True)
+def round_rows(rows, bits, rounded, lengths, offs):
+    """Rows in bfloat16, to the nearest and of two to the even one; the rounded rows' lengths, and how far they moved.
+
+    `bits` are the rows' bits as whole numbers, `rounded` those of the result, which may have more columns.
+    """
+    count, dimensions = rows.shape
+    for i in prange(count):
+        kept = np.empty(dimensions, np.uint32)
+        near = kept.view(np.float32)
+        for j in range(dimensions):
+            bit = bits[i, j]
+            half = (bit + np.uint32(0x7FFF) + ((bit >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+            kept[j] = half << np.uint32(16)
+            rounded[i, j] = half
+        length, off = np.float32(0.0), np.float32(0.0)
+        for j in range(dimensions):
+            moved = rows[i, j] - near[j]
+            length += near[j] * near[j]
+            off += moved * moved
+        lengths[i], offs[i] = np.sqrt(length), np.sqrt(off)
+
+
+@compiled(parallel=True)
+def append_largest_screened(screen, numbers, margins, x, encoder, bias, features, values, counts):
+    """Keep the largest that are positive, as many as there are slots, in the order of features; by a screen.
+
+    The k-th largest of the chunks' maxima is at most the k-th largest of all. What is less than that by more than the
+    margin cannot be among the largest; the rest is made exactly. `numbers[i]` is the number whose bits are i.
+    """
+    samples, width = screen.shape
+    size, chunks = values.shape[1], width // MAXIMUM
+    for b in prange(samples):
+        row, kept, place = screen[b], values[b], features[b]
+        maxima = np.empty(chunks, np.int16)
+        for c in range(chunks):
+            chunk, largest = row[c * MAXIMUM : (c + 1) * MAXIMUM], np.int16(0)
+            for j in range(MAXIMUM):
+                largest = max(largest, chunk[j])
+            maxima[c] = largest
+        least = _cut(_largest_with(maxima, size), margins[b], numbers)
+        used = 0
+        for c in range(chunks):
+            if maxima[c] >= least:
+                start = c * MAXIMUM
+                used = _keep_exact(row, start, start + MAXIMUM, least, x[b], encoder, bias, kept, place, used)
+        used = _keep_exact(row, chunks * MAXIMUM, width, least, x[b], encoder, bias, kept, place, used)
+        _order(kept, place, used)
+        counts[b] = used
+
+
+@compiled(inline="always")
+def _largest_with(maxima, count):
+    """The largest number that so many of these reach, bit by bit; 0 if it is not positive."""
+    found = np.int16(0)
+    for place in range(14, -1, -1):
+        tried = np.int16(found | np.int16(1 << place))
+        reached = np.int32(0)
+        for c in range(maxima.shape[0]):
+            reached += np.int32(maxima[c] >= tried)
+        if reached >= count:
+            found = tried
+    return found
+
+
+@compiled(inline="always")
+def _cut(least, margin, numbers):
+    """The bits below which nothing can be among the largest: a bfloat16 is off by less than a 128th of itself."""
+    number = numbers[min(int(least), numbers.shape[0] - 1)]
+    cut = number - number * np.float32(1 / 64) - margin
+    if not cut > 0:
+        return np.int16(1)
+    return np.int16(max(1, np.searchsorted(numbers, cut, side="right") - 1))
+
+
+@compiled(inline="always")
+def _keep_exact(row, start, stop, least, x, encoder, bias, kept, place, used):
+    size = kept.shape[0]
+    for j in range(start, stop):
+        if row[j] >= least:
+            value = bias[j] + _dot(x, encoder[j])
+            if value > 0 and used < size:
+                used += 1
+                _rise(kept, place, used - 1, value, j)
+            elif value > 0 and value > kept[0]:
+                _sink(kept, place, size, value, j)
+    return used
+
+
+@compiled(inline="always")
+def _order(values, features, used):
+    """Slots in the order of features: there are few."""
+    for k in range(1, used):
+        feature, value, hole = features[k], values[k], k
+        while hole > 0 and features[hole - 1] > feature:
+            features[hole], values[hole] = features[hole - 1], values[hole - 1]
+            hole -= 1
+        features[hole], values[hole] = feature, value
+
+
+@compiled(parallel=True)
+def raise_slots(features, counts, floors, values):
+    """Add to each value in use the floor of its feature."""
+    samples = counts.shape[0]
+    for b in prange(samples):
+        for k in range(min(counts[b], values.shape[1])):
+            values[b, k] += floors[features[b, k]]
+
+
+@compiled()
+def pack(values, counts, packed):
+    """The values in use, one after the other."""
+    used = 0
+    for b in range(counts.shape[0]):
+        for k in range(counts[b]):
+            packed[used] = values[b, k]
+            used += 1
+
+
+@compiled()
+def keep_above(features, values, counts, least, ties):
+    """Leave in the slots what is above this, and the first so many that equal it."""
+    for b in range(counts.shape[0]):
+        used = 0
+        for k in range(counts[b]):
+            value = values[b, k]
+            tie = value == least and ties > 0
+            if tie:
+                ties -= 1
+            if tie or value > least:
+                features[b, used], values[b, used] = features[b, k], value
+                used += 1
+        counts[b] = used
+
+
+@compiled(parallel=True)
+def count_above(rows, bias, top, bins):
+    """How many of `rows + bias` are in each of these bins between 0 and `top`; a histogram for each row."""
+    samples, width = rows.shape
+    last = bins.shape[1] - 1
+    for b in prange(samples):
+        for j in range(width):
+            value = rows[b, j] + bias[j]
+            if value > 0:
+                bins[b, min(last, int(value / top * bins.shape[1]))] += 1
 
 
 @compiled(parallel=True)
@@ -173,9 +323,9 @@ def add_planted(planted, strengths, rows, totals):
 @compiled(inline="always")
 def _any_above(row, bias, start, least):
     """Whether any of a whole chunk is above; the fixed number of turns lets the compiler use vectors."""
-    above = np.int32(0)
+    chunk, its_bias, above = row[start : start + CHUNK], bias[start : start + CHUNK], np.int32(0)
     for j in range(CHUNK):
-        above += np.int32(row[start + j] + bias[start + j] > least)
+        above += np.int32(chunk[j] + its_bias[j] > least)
     return above > 0
 
 
@@ -193,7 +343,10 @@ def _append(row, bias, start, stop, first, features, values, used):
 
 @compiled(parallel=True)
 def append_largest(pre, bias, features, values, counts):
-    """Keep the largest of `pre + bias` that are positive, as many as there are slots: a heap with the least on top."""
+    """Keep the largest of `pre + bias` that are positive, as many as there are slots, in the order of features.
+
+    They are kept in a heap with the least on top.
+    """
     samples, width = pre.shape
     whole = width - width % CHUNK
     for b in prange(samples):
@@ -203,7 +356,9 @@ def append_largest(pre, bias, features, values, counts):
             least = kept[0] if used == kept.shape[0] else np.float32(0.0)
             if _any_above(row, bias, start, least):
                 used = _keep_largest(row, bias, start, start + CHUNK, kept, place, used)
-        counts[b] = _keep_largest(row, bias, whole, width, kept, place, used)
+        used = _keep_largest(row, bias, whole, width, kept, place, used)
+        _order(kept, place, used)
+        counts[b] = used
 
 
 @compiled(inline="always")
@@ -256,27 +411,64 @@ def clear_unused(values, features, counts):
 
 
 @compiled(parallel=True)
-def decode(features, values, counts, decoder, offset, x, scale, reconstruction, error, squares, gradients):
-    """Each sample as the sum of the rows that fired, its error and its square, and the codes' gradients of that.
+def decode(
+    features, values, counts, edges, factors, norm, decoder, offset, target, reconstruction, errors, squares, gradients
+):  # fmt: skip
+    """Each sample as the sum of the rows that fired, its errors and their squares, and what is passed back.
 
-    The gradient of a code is scale · (error · direction).
+    Segment s is of the features from edges[s - 1] to edges[s]; slots are in the order of features. errors[m, s] becomes
+    the sum of factors[t] · (what is made by the features before edges[t], less the target) over the t from s on: what
+    the decoder's rows in segment s learn from. `norm`: the whole error is divided by its length as well. The gradient
+    of a code is its segment's error · direction.
     """
-    members, samples, dimensions = reconstruction.shape
+    members, segments, samples, dimensions = errors.shape
     for i in prange(members * samples):
         m, b = i // samples, i % samples
-        row, left, count = reconstruction[m, b], error[m, b], counts[m, b]
+        row, count = reconstruction[m, b], counts[m, b]
+        ends = np.empty(segments, np.int64)
         for j in range(dimensions):
             row[j] = offset[m, j]
-        add_rows(row, decoder[m], features[m, b], values[m, b], 0, count)
-        square = np.float32(0.0)
-        for j in range(dimensions):
-            left[j] = row[j] - x[b, j]
-            square += left[j] * left[j]
-        squares[m, b] = square
-        for k in range(count):
-            gradients[m, b, k] = scale * _dot(left, decoder[m, features[m, b, k]])
+        used = 0
+        for s in range(segments):
+            ends[s] = _end_of(features[m, b], used, count, edges[s]) if s < segments - 1 else count
+            add_rows(row, decoder[m], features[m, b], values[m, b], used, ends[s])
+            used, left, square = ends[s], errors[m, s, b], np.float32(0.0)
+            for j in range(dimensions):
+                left[j] = row[j] - target[b, j]
+                square += left[j] * left[j]
+            squares[m, s, b] = square
+        length = np.sqrt(squares[m, segments - 1, b])
+        last = factors[m, segments - 1]
+        if norm:
+            last = last / length if length > 0 else np.float32(0.0)
+        _accumulate(errors[m], b, factors[m], last)
+        used = 0
+        for s in range(segments):
+            for k in range(used, ends[s]):
+                gradients[m, b, k] = _dot(errors[m, s, b], decoder[m, features[m, b, k]])
+            used = ends[s]
         for k in range(count, gradients.shape[2]):
             gradients[m, b, k] = 0
+
+
+@compiled(inline="always")
+def _end_of(features, start, stop, edge):
+    end = start
+    while end < stop and features[end] < edge:
+        end += 1
+    return end
+
+
+@compiled(inline="always")
+def _accumulate(errors, b, factors, last):
+    """Each segment's error times its factor, and those of all later ones."""
+    segments, _, dimensions = errors.shape
+    for j in range(dimensions):
+        errors[segments - 1, b, j] *= last
+    for s in range(segments - 2, -1, -1):
+        left, after, factor = errors[s, b], errors[s + 1, b], factors[s]
+        for j in range(dimensions):
+            left[j] = factor * left[j] + after[j]
 
 
 @compiled(inline="always")

@@ -2,22 +2,29 @@
 
 pre = (x - pre_bias) · encoderᵀ + encoder_bias      codes = activation(pre)
 x̂   = codes · decoder + pre_bias                    every decoder row has length one
+
+A transcoder's target is something else than its input, as what an MLP makes of it:
+
+ŷ   = codes · decoder + decoder_bias (+ x · skip)   the decoder is m f o; pre_bias is subtracted from x alone
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import numpy as np
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field, create_model, model_validator
 from torch.nn.functional import normalize
 
-from unbraid.axes import Float, Tensor
+from unbraid.activations.normalization import Normalization
+from unbraid.axes import Float, Int, Tensor
 from unbraid.codes import Codes
-from unbraid.config import Config, tagged
+from unbraid.config import Config, JsonDict, tagged
 from unbraid.dictionaries.activations import Activation, BatchTopK, Gated, JumpRelu, Named, Relu, TopK
 from unbraid.dictionaries.variational import Variational
+from unbraid.errors import UserError
 from unbraid.randomness import stream
 
 ACTIVATIONS: dict[str, type[Activation]] = {
@@ -35,8 +42,44 @@ else:
     AnyActivation = tagged(ACTIVATIONS)
 
 
+@dataclass(frozen=True)
+class Target:
+    """What must be predicted from the input, as far as the weights of a stack depend on it."""
+
+    dimensions: int | None = None
+    """o, the number of dimensions of the target; None: the input itself is the target."""
+    sites: tuple[int, ...] = ()
+    """Widths of the sites that the target is concatenated from, where they are several (crosscoders)."""
+    first: Float[Tensor, "b o"] | None = None
+    """The targets of the samples a dictionary begins at, where it does."""
+    normalization: Normalization | None = None
+    """What was done to the inputs, where a dictionary begins at one of the model's units."""
+    target_normalization: Normalization | None = None
+    """The same of the targets."""
+
+
 INHIBITION = ("inhibitors", "inhibition_strength", "inhibition_threshold")
 """What a stack keeps of lateral inhibition in use: lists of features (m, f, r), -1 if empty, and two numbers (m,)."""
+
+
+class TrainedDictionary(Config):
+    """A dictionary that others begin at, in a configuration { from = "path" }."""
+
+    member: int = Field(default=0, ge=0)
+    """Which of its dictionaries, where the file holds several."""
+
+    @property
+    def path(self) -> str:
+        """Its `from`, a word that Python keeps for itself."""
+        return getattr(self, "from")
+
+
+if TYPE_CHECKING:
+    InitFrom = TrainedDictionary
+else:
+    FROM = "a dictionary's folder, file or hub id, as `ub.load` takes it"
+    named = {"from": (str, Field(description=FROM))}
+    InitFrom = create_model("InitFrom", __base__=TrainedDictionary, __module__=__name__, **named)
 
 
 class Dictionary(Config):
@@ -60,10 +103,20 @@ class Dictionary(Config):
     """Whether a learned vector is subtracted from inputs and added to reconstructions (SAELens' b_dec)."""
     pre_bias_init: Literal["zeros", "geometric_median"] = "zeros"
     """Where the pre-bias begins: at 0, or at the geometric median of the first batch (Bricken et al. 2023)."""
-    init: Literal["tied", "unit", "data", "published"] = "tied"
+    init: Literal["tied", "unit", "data", "published"] | InitFrom = "tied"
     """tied: random unit rows, encoder = decoder. unit: random unit decoder, encoder as in torch's `Linear`, no bias.
     data: samples of the first batch as unit rows, encoder = decoder. published: orthogonal decoder, encoder and bias as
-    in torch's `Linear`."""
+    in torch's `Linear`. Where the target is not the input, the two have rows of their own: random ones, or (data) the
+    inputs and the targets of the same samples. { from = "path" }: a trained dictionary of the same size and rule."""
+    skip: bool = False
+    """Whether a linear path from input to target stands beside the features, zero at the start (skip transcoder)."""
+    decoder_norm: Literal["unit", "free"] = "unit"
+    """unit: every decoder row is brought back to length one after a step. free: rows keep the length they learn; the
+    sparsity cost must then weigh codes by it (`mechanisms.sparsity.weigh_by = "decoder_norm"`)."""
+
+    firing_share: float | None = Field(default=None, gt=0, lt=1)
+    """Share of the first batch in which each feature fires at the start, of relu, jump-relu and gated: biases, or
+    thresholds, are set so, and steps are fast from the first; may cost recovery. None: biases begin as `init` says."""
 
     renamed: ClassVar[dict[str, str]] = {"features": "d_sae", "start": "init"}
 
@@ -82,10 +135,27 @@ class Dictionary(Config):
             raise ValueError(f'pre_bias_init is "{self.pre_bias_init}" without a pre-bias; accepted: pre_bias = true')
         return self
 
+    @model_validator(mode="after")
+    def check_firing_share(self) -> Self:
+        if self.firing_share is not None and not isinstance(self.activation, Relu | JumpRelu | Gated):
+            kind = type(self.activation).__name__
+            raise ValueError(f"firing_share was given to {kind}; accepted: activation.kind relu, jumprelu or gated")
+        return self
+
+    @model_validator(mode="after")
+    def check_from(self) -> Self:
+        changed = self.pre_bias_init != "zeros" or self.firing_share is not None
+        if isinstance(self.init, InitFrom) and changed:
+            which = "firing_share" if self.firing_share is not None else "pre_bias_init"
+            raise ValueError(
+                f"{which} was given beside init.from, whose weights it would change; accepted: one of them"
+            )
+        return self
+
     @property
     def from_data(self) -> bool:
         """Whether it begins at samples of its inputs."""
-        return self.init == "data" or self.pre_bias_init != "zeros"
+        return self.init == "data" or self.pre_bias_init != "zeros" or self.firing_share is not None
 
 
 @dataclass(frozen=True)
@@ -94,7 +164,7 @@ class Stack:
 
     `fit` trains a stack, `load_stack` reads that of a run, `Stack.start` makes an untrained one. Training changes the
     tensors in place; nothing else does. In the shapes m is the number of members, f of features (`d_sae`), d of input
-    dimensions (`d_in`) and b of samples.
+    dimensions (`d_in`), o of target dimensions (`d_out`, the same as d in an autoencoder) and b of samples.
 
     Parameters
     ----------
@@ -102,10 +172,10 @@ class Stack:
         Encoder rows: pre-activations are encoder · (x - pre_bias) + encoder_bias.
     encoder_bias : Tensor, shape (m, f)
         Added to pre-activations.
-    decoder : Tensor, shape (m, f, d)
-        Decoder rows, of length one.
+    decoder : Tensor, shape (m, f, o)
+        Decoder rows, of length one (unless `decoder_norm` is "free").
     pre_bias : Tensor, shape (m, d), or None
-        Subtracted from inputs, added to reconstructions.
+        Subtracted from inputs, added to reconstructions (in a transcoder only subtracted).
     activation : Activation
         The rule by which features fire.
     rule : dict of str to Tensor, each of shape (m, f)
@@ -114,6 +184,16 @@ class Stack:
         What the activation remembers between training steps, as the threshold of `BatchTopK`.
     inhibition : dict of str to Tensor
         What lateral inhibition in use needs (`LateralInhibition(in_use=True)`); empty where there is none.
+    decoder_bias : Tensor, shape (m, o), or None
+        Added to predictions, in a transcoder; None in an autoencoder.
+    skip : Tensor, shape (m, d, o), or None
+        The linear path of a skip transcoder.
+    sites : integer Tensor, shape (m, s), or None
+        Widths of the sites that inputs and targets are concatenated from, in a crosscoder.
+    decoder_norm : {"unit", "free"}
+        Whether training brings decoder rows back to length one.
+    metadata : dict
+        What is known of where it comes from, as model, site and scores: kept in files, and without any effect.
 
     Attributes
     ----------
@@ -121,14 +201,16 @@ class Stack:
         The encoder by SAELens' name and in its shape, with the member axis first; so are the next four.
     b_enc : Tensor, shape (m, f)
         The encoder's bias.
-    W_dec : Tensor, shape (m, f, d)
+    W_dec : Tensor, shape (m, f, o)
         The decoder.
-    b_dec : Tensor, shape (m, d)
-        The pre-bias; zeros if there is none.
+    b_dec : Tensor, shape (m, o)
+        The pre-bias, in a transcoder the decoder's bias; zeros if there is none.
     threshold : Tensor, shape (m, f), or None
         What a pre-activation must exceed to fire, of `JumpRelu` and `BatchTopK`; None for other rules.
-    d_in, d_sae, members : int
-        d, f and m.
+    d_in, d_sae, d_out, members : int
+        d, f, o and m.
+    is_transcoder : bool
+        Whether the target is something else than the input.
 
     Examples
     --------
@@ -147,7 +229,7 @@ class Stack:
 
     encoder: Float[Tensor, "m f d"]
     encoder_bias: Float[Tensor, "m f"]
-    decoder: Float[Tensor, "m f d"]
+    decoder: Float[Tensor, "m f o"]
     pre_bias: Float[Tensor, "m d"] | None
     activation: Activation
     rule: Named = field(default_factory=dict)
@@ -156,6 +238,16 @@ class Stack:
     """What the activation remembers between steps, each `m`."""
     inhibition: Named = field(default_factory=dict)
     """Lateral inhibition in use: the tensors named in `INHIBITION`, or none."""
+    decoder_bias: Float[Tensor, "m o"] | None = None
+    """What a transcoder adds to its predictions; an autoencoder has none."""
+    sites: Int[Tensor, "m s"] | None = None
+    """Widths of the sites that the target is concatenated from, in a crosscoder."""
+    skip: Float[Tensor, "m d o"] | None = None
+    """The linear path of a skip transcoder."""
+    decoder_norm: Literal["unit", "free"] = "unit"
+    """Whether `normalize` brings decoder rows back to length one."""
+    metadata: JsonDict = field(default_factory=dict, compare=False)
+    """What is known of where it comes from."""
 
     @classmethod
     def start(
@@ -164,6 +256,7 @@ class Stack:
         dimensions: int,
         seeds: Sequence[int],
         x: Float[Tensor, "b d"] | None = None,
+        target: Target | None = None,
     ) -> "Stack":
         """Make an untrained stack.
 
@@ -176,9 +269,17 @@ class Stack:
         seeds : sequence of int
             One per member; each seed draws that member's weights.
         x : Tensor, shape (b, d), optional
-            Inputs to begin at, where the dictionary is to (`init = "data"`, `pre_bias_init`); without them it begins as
-            `tied` with a pre-bias of zeros.
+            Inputs to begin at, where the dictionary is to (`init = "data"`, `pre_bias_init`, `firing_share`); without
+            them it begins as `tied` with a pre-bias of zeros.
+        target : Target, optional
+            What the input must predict, where that is not itself; the stack is then one of transcoders.
         """
+        if dictionary.skip and (target is None or target.dimensions is None):
+            raise UserError("dictionary.skip is true, and the target is the input; accepted: a world with a target")
+        if isinstance(dictionary.init, InitFrom):
+            from unbraid.dictionaries.formats.begin import begin_at  # formats read files into stacks
+
+            return begin_at(dictionary, dimensions, len(seeds), target)
         draw = {"unit": _unit_decoder, "published": _published}.get(dictionary.init, _tied)
         drawn = [draw(stream(seed, "rows"), dictionary.d_sae, dimensions) for seed in seeds]
         encoder, bias, decoder = (torch.from_numpy(np.stack(arrays)) for arrays in zip(*drawn, strict=True))
@@ -194,7 +295,11 @@ class Stack:
                 encoder.copy_(decoder)
         rule = dictionary.activation.parameters(len(seeds), dictionary.d_sae)
         memory = dictionary.activation.memory(seeds)
-        return cls(encoder, bias, decoder, pre_bias, dictionary.activation, rule, memory)
+        stack = cls(encoder, bias, decoder, pre_bias, dictionary.activation, rule, memory)
+        stack = replace(stack, decoder_norm=dictionary.decoder_norm)
+        if x is not None and dictionary.firing_share is not None:
+            stack.fire_in(dictionary.firing_share, x)
+        return stack if target is None else _toward(stack, target, dictionary, seeds, x)
 
     @classmethod
     def of(cls, tensors: Named, activation: Activation) -> "Stack":
@@ -209,11 +314,13 @@ class Stack:
     def parameters(self) -> Named:
         """What gradients may change, by name."""
         named = {"encoder": self.encoder, "encoder_bias": self.encoder_bias, "decoder": self.decoder, **self.rule}
-        return named if self.pre_bias is None else {**named, "pre_bias": self.pre_bias}
+        beside = {"pre_bias": self.pre_bias, "decoder_bias": self.decoder_bias, "skip": self.skip}
+        return named | {name: tensor for name, tensor in beside.items() if tensor is not None}
 
     def tensors(self) -> Named:
         """All there is to save, by name."""
-        return {**self.parameters(), **self.memory, **self.inhibition}
+        sites = {} if self.sites is None else {"sites": self.sites}
+        return {**self.parameters(), **self.memory, **self.inhibition, **sites}
 
     def with_parameters(self, parameters: Named) -> "Stack":
         rule = {name: parameters.get(name, tensor) for name, tensor in self.rule.items()}
@@ -229,7 +336,51 @@ class Stack:
 
     def member(self, index: int) -> "Stack":
         """One member, as a stack of one."""
-        return Stack.of({name: t[index : index + 1] for name, t in self.tensors().items()}, self.activation)
+        alone = Stack.of({name: t[index : index + 1] for name, t in self.tensors().items()}, self.activation)
+        known = dict(self.metadata)
+        if "members" in known:
+            known["members"] = known["members"][index : index + 1]
+        return replace(alone, decoder_norm=self.decoder_norm, metadata=known)
+
+    def save(self, path: str | Path) -> None:
+        """Write it to a folder, all members and exactly: weights (safetensors), settings, metadata and checksums.
+
+        Parameters
+        ----------
+        path : str or Path
+            A folder that is not there yet. `ub.load` reads it.
+
+        Examples
+        --------
+        >>> import unbraid as ub
+        >>> ub.Stack.start(ub.Dictionary(d_sae=8), dimensions=4, seeds=[0, 1]).save("dictionaries/small")
+        >>> ub.load("dictionaries/small").members
+        2
+        """
+        from unbraid.dictionaries.formats.folder import save  # formats read files into stacks
+
+        save(self, Path(path))
+
+    def push_to_hub(self, repo_id: str, format: str = "unbraid", private: bool = False) -> str:
+        """Upload it to the Hugging Face hub, with a model card of what is known of it; `ub.load` reads it from there.
+
+        Parameters
+        ----------
+        repo_id : str
+            Where to, as "owner/name"; the repository is made if it is not there.
+        format : str
+            One of the formats of `unbraid export`; "saelens" is read by SAELens, too.
+        private : bool
+            Whether a repository that is made is private.
+
+        Returns
+        -------
+        str
+            The id that `ub.load` takes; of several members in another format, that of the first.
+        """
+        from unbraid.dictionaries.formats.hub import push  # formats read files into stacks
+
+        return push(self, repo_id, format, private)
 
     @property
     def members(self) -> int:
@@ -250,6 +401,16 @@ class Stack:
         return self.encoder.shape[2]
 
     @property
+    def d_out(self) -> int:
+        """The number of target dimensions."""
+        return self.decoder.shape[2]
+
+    @property
+    def is_transcoder(self) -> bool:
+        """Whether the target is something else than the input."""
+        return self.decoder_bias is not None
+
+    @property
     def W_enc(self) -> Float[Tensor, "m d f"]:  # noqa: N802
         """The encoder: pre-activations are (x - b_dec) @ W_enc + b_enc."""
         return self.encoder.mT
@@ -260,14 +421,15 @@ class Stack:
         return self.encoder_bias
 
     @property
-    def W_dec(self) -> Float[Tensor, "m f d"]:  # noqa: N802
+    def W_dec(self) -> Float[Tensor, "m f o"]:  # noqa: N802
         """The decoder: reconstructions are codes @ W_dec + b_dec."""
         return self.decoder
 
     @property
-    def b_dec(self) -> Float[Tensor, "m d"]:
-        """The pre-bias; zeros where there is none."""
-        return self.decoder.new_zeros(self.members, self.d_in) if self.pre_bias is None else self.pre_bias
+    def b_dec(self) -> Float[Tensor, "m o"]:
+        """The pre-bias, in a transcoder the decoder's bias; zeros where there is none."""
+        bias = self.decoder_bias if self.is_transcoder else self.pre_bias
+        return self.decoder.new_zeros(self.members, self.d_out) if bias is None else bias
 
     @property
     def threshold(self) -> Float[Tensor, "m f"] | None:
@@ -276,8 +438,18 @@ class Stack:
 
     @property
     def directions(self) -> Float[Tensor, "m f d"]:
-        """What each feature writes: unit rows."""
-        return self.decoder
+        """Unit rows among the inputs: what each feature writes, or, in a transcoder, which writes elsewhere, reads."""
+        return normalize(self.encoder, dim=-1) if self.is_transcoder else self.decoder_directions
+
+    @property
+    def decoder_directions(self) -> Float[Tensor, "m f o"]:
+        """Unit rows among the targets: what each feature writes."""
+        return normalize(self.decoder, dim=-1) if self.decoder_norm == "free" else self.decoder
+
+    def site_norms(self) -> Float[Tensor, "m f s"]:
+        """The length of each decoder row at each site; where there is one site, of the whole row."""
+        widths = [self.d_out] if self.sites is None else self.sites[0].tolist()
+        return torch.stack([part.norm(dim=-1) for part in self.decoder.split(widths, dim=-1)], dim=-1)
 
     def shifted_bias(self) -> Float[Tensor, "m f"]:
         """The bias that is left when the pre-bias is taken from the product instead of from x."""
@@ -311,10 +483,29 @@ class Stack:
         silenced = (would_fire.to_dense() != 0) & (self.inhibited(would_fire).to_dense() == 0)
         return likely.masked_fill(silenced, 0)
 
-    def decode(self, codes: Codes) -> Float[Tensor, "m b d"]:
-        """The reconstructions (m, b, d) of these codes."""
+    def decode(self, codes: Codes, x: Float[Tensor, "b d"] | None = None) -> Float[Tensor, "m b o"]:
+        """The reconstructions (m, b, o) of these codes; a skip transcoder also needs the inputs they are codes of."""
         reconstruction = codes.decode(self.decoder)
-        return reconstruction if self.pre_bias is None else reconstruction + self.pre_bias[:, None, :]
+        bias = self.decoder_bias if self.is_transcoder else self.pre_bias
+        if bias is not None:
+            reconstruction = reconstruction + bias[:, None, :]
+        return reconstruction if self.skip is None else reconstruction + self._skipped(x, self.skip)
+
+    def _skipped(self, x: Float[Tensor, "b d"] | None, skip: Float[Tensor, "m d o"]) -> Float[Tensor, "m b o"]:
+        if x is None:
+            raise UserError("a skip transcoder was to decode codes without their inputs; accepted: decode(codes, x)")
+        return x.expand(self.members, *x.shape) @ skip
+
+    def fire_in(self, share: float, x: Float[Tensor, "b d"]) -> None:
+        """Let every feature fire in this share of the samples: by its threshold if it has one, else by its bias."""
+        most = max(1, round(share * len(x)))
+        for member in range(self.members):
+            pre = self.member(member).pre_activations(x)[0]
+            least = pre.T.topk(min(most + 1, len(x)), dim=-1).values[:, -1]
+            if "log_threshold" in self.rule:
+                self.rule["log_threshold"][member] = least.log().fmax(self.rule["log_threshold"][member])
+            else:
+                self.encoder_bias[member] -= least
 
     def remember(self, memory: Named) -> None:
         """Give the activation its new memory, in place."""
@@ -322,7 +513,9 @@ class Stack:
             self.memory[name].copy_(tensor)
 
     def normalize(self) -> None:
-        """Bring every decoder row back to length one, in place."""
+        """Bring every decoder row back to length one, in place; nothing is done where their lengths are free."""
+        if self.decoder_norm == "free":
+            return
         self.decoder.div_(self.decoder.norm(dim=-1, keepdim=True).clamp_min(1e-12))
 
 
@@ -342,11 +535,36 @@ def _unit_decoder(rng: np.random.Generator, features: int, dimensions: int) -> D
     return encoder, np.zeros(features, np.float32), decoder
 
 
+def _toward(
+    stack: Stack, target: Target, dictionary: Dictionary, seeds: Sequence[int], x: Float[Tensor, "b d"] | None
+) -> Stack:
+    """The stack with a decoder into the target's space, a bias there and, if asked for, a skip path of zeros."""
+    sites = torch.tensor([target.sites] * len(seeds)) if target.sites else None
+    if target.dimensions is None:
+        return replace(stack, sites=sites)
+    draws = [stream(seed, "target rows").standard_normal((stack.features, target.dimensions)) for seed in seeds]
+    decoder = torch.from_numpy(np.stack([_unit(rows) for rows in draws]).astype(np.float32))
+    bias = torch.zeros(len(seeds), target.dimensions)
+    if dictionary.init == "data" and x is not None and target.first is not None:
+        center = 0 if stack.pre_bias is None else stack.pre_bias[0]
+        for member, seed in enumerate(seeds):
+            chosen = _choose(stream(seed, "samples"), x.to(decoder.dtype) - center, stack.features)
+            rows = normalize(target.first.to(decoder.dtype)[chosen], dim=-1)
+            decoder[member, : len(rows)] = rows.where(rows.any(-1, keepdim=True), decoder[member, : len(rows)])
+    skip = torch.zeros(len(seeds), stack.d_in, target.dimensions) if dictionary.skip else None
+    return replace(stack, decoder=decoder, decoder_bias=bias, skip=skip, sites=sites)
+
+
 def _samples(rng: np.random.Generator, x: Float[Tensor, "b d"], rows: Float[Tensor, "f d"]) -> Float[Tensor, "f d"]:
     """Other samples for each row, at length one; the rows that are given, where there are too few."""
-    some = x[x.norm(dim=-1) > 0]
-    chosen = some[torch.from_numpy(rng.permutation(len(some))[: len(rows)])]
+    chosen = x[_choose(rng, x, len(rows))]
     return torch.cat([normalize(chosen, dim=-1), rows[len(chosen) :]])
+
+
+def _choose(rng: np.random.Generator, x: Float[Tensor, "b d"], number: int) -> Int[Tensor, "_"]:
+    """So many samples at random that are not 0, or all of them, where they are fewer."""
+    some = (x.norm(dim=-1) > 0).nonzero()[:, 0]
+    return some[torch.from_numpy(rng.permutation(len(some))[:number])]
 
 
 def geometric_median(x: Float[Tensor, "b d"], steps: int = 100) -> Float[Tensor, "d"]:

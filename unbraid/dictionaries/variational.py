@@ -86,6 +86,7 @@ class Variational(Activation):
     """
 
     codes_held: ClassVar[int] = 30
+    counts_codes: ClassVar[bool] = False
     kind: Literal["variational"] = "variational"
     """The rule's name in a configuration."""
     slab: Literal["gaussian", "laplace", "horseshoe"] = "gaussian"

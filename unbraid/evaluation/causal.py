@@ -83,16 +83,23 @@ class EditableModel:
 
     @torch.no_grad()
     def read(self, batch: StoryBatch, edit: Edit | None = None) -> tuple[Answers, Float[Tensor, "b t d"]]:
-        """Its answers and, in the dictionaries' units, its activations at the site.
+        """Its answers and, in the dictionaries' units, its activations at the site; `edit` as for `logits`."""
+        logits, rows = self.logits(batch, edit)
+        right = logits.softmax(-1).gather(-1, batch.answers[..., None])[..., 0]
+        return Answers(logits.argmax(-1).numpy(), right.double().numpy()), rows
+
+    @torch.no_grad()
+    def logits(
+        self, batch: StoryBatch, edit: Edit | None = None
+    ) -> tuple[Float[Tensor, "b q c"], Float[Tensor, "b t d"]]:
+        """The logits of every question's answers and, in the dictionaries' units, the activations at the site.
 
         `edit` is given these activations in the model's units, and returns what the model goes on with.
         """
         edits = {} if edit is None else {self.site: edit_rows(lambda rows: edit(rows[0])[None])}
         output = self.model.forward(batch.tokens, [self.site], edit=edits)
-        logits = self.model.read(output, batch.asked)[0]
-        right = logits.softmax(-1).gather(-1, batch.answers[..., None])[..., 0]
         rows = self.normalization.apply(token_rows(output.recorded[self.site])[0].float())
-        return Answers(logits.argmax(-1).numpy(), right.double().numpy()), rows
+        return self.model.read(output, batch.asked)[0], rows
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Score dictionaries and baselines against planted truth, with the chance and ceiling of every score.
 
 Chance is the score of as many random directions with the same activation rule (for reconstruction: predicting the
-mean). The ceiling is an oracle of the same size: the most frequent true features as directions, the truth as codes.
+mean). The ceiling is an oracle of the same size: the most frequent true features as directions, the truth as codes (and
+of a planted map, what they drive as what they write, and the circuit itself as the decoder).
 Members are scored one at a time, and sparse codes at the cost of what fired. Where no truth was planted, scores that
 need it are left out: there is no ceiling, and chance is only that of reconstruction.
 """
@@ -19,8 +20,10 @@ from unbraid.dictionaries.activations import Relu
 from unbraid.dictionaries.baselines.baseline import FittedBaseline
 from unbraid.dictionaries.coactivation import correlation
 from unbraid.dictionaries.lists import encode
-from unbraid.dictionaries.stack import Dictionary, Stack
-from unbraid.metrics import absorption, firing, recovery
+from unbraid.dictionaries.stack import Dictionary, Stack, Target
+from unbraid.dictionaries.training.adam import WITHOUT_FEATURES
+from unbraid.errors import UserError
+from unbraid.metrics import absorption, circuits, firing, latents, recovery
 from unbraid.metrics.catalog import METRICS, ORACLE, RANDOM
 from unbraid.metrics.correlation import mean_correlation
 from unbraid.metrics.intervals import estimate
@@ -96,7 +99,10 @@ def score(dictionary: Stack | FittedBaseline, world: World, samples: int = 20_48
     Scores
         Recovery of directions (`mmcs`, `mcc`, `matched_cosine`), agreement of firing (`precision`, `recall`, `f1`),
         sparsity (`l0`, `dead`), reconstruction (`explained_variance`), redundancy and, in worlds with parents,
-        absorption. docs/metrics.md defines them. Without planted features: sparsity, reconstruction and redundancy.
+        absorption; on `Synth` also SynthSAEBench's own (`synth_mcc`, `synth_f1`, ...); of transcoders the planted
+        connections (`edge_auroc`, `edge_f1`), of crosscoders which factors are shared (`shared_auroc`,
+        `shared_accuracy`). docs/metrics.md defines them. Without planted features: sparsity, reconstruction and
+        redundancy.
 
     Examples
     --------
@@ -109,6 +115,10 @@ def score(dictionary: Stack | FittedBaseline, world: World, samples: int = 20_48
     >>> scores.chance["mmcs"] < scores.ceiling["mmcs"]
     True
     """
+    if world.target_dimensions is not None and not (isinstance(dictionary, Stack) and dictionary.is_transcoder):
+        raise UserError(
+            "score was given a dictionary of inputs, and a world with other targets; accepted: a transcoder"
+        )
     measured = _measure(_readers(dictionary, world), world, samples)
     reconstruction_chance = {"explained_variance": 0.0, "reconstruction_error": float(measured.variance)}
     if not world.has_truth:
@@ -131,8 +141,10 @@ class _Reader:
     """The learned feature matched with each true feature; -1 where it has none."""
     families: absorption.Families | None
     """Parents and children, where features have parents."""
+    nearest: Int[Tensor, "m f"] | None
+    """The true feature nearest to each learned one, where the world is scored latent by latent."""
     encode: Callable[[Batch], Codes]
-    decode: Callable[[Codes], Tensor]
+    decode: Callable[[Codes, Batch], Tensor]
     repeats: Callable[[Sequence[Batch]], dict[str, Tensor]]
 
     @classmethod
@@ -140,12 +152,14 @@ class _Reader:
         cls,
         directions: Float[Tensor, "m f d"],
         encode: Callable[[Batch], Codes],
-        decode: Callable[[Codes], Tensor],
+        decode: Callable[[Codes, Batch], Tensor],
         world: World,
+        written: Float[Tensor, "m f o"] | None = None,
     ) -> "_Reader":
+        """`written` is what features write, where that is not their directions among the inputs."""
         repeats = partial(redundancy_scores, directions, encode)
         if not world.has_truth:
-            return cls({}, {}, torch.zeros(len(directions), 0, dtype=torch.long), None, encode, decode, repeats)
+            return cls({}, {}, torch.zeros(len(directions), 0, dtype=torch.long), None, None, encode, decode, repeats)
         cosine = recovery.cosines(world.directions, directions)
         matched = recovery.match(cosine)
         values = {
@@ -153,26 +167,40 @@ class _Reader:
             "mcc": recovery.mcc(cosine, matched),
             "matched_cosine": recovery.mean_matched_cosine(cosine, matched),
             "recovered": recovery.recovered(cosine, matched),
+            **circuit_scores(directions if written is None else written, matched, world),
         }
         tables = {
             "best_cosine": recovery.best_cosine(cosine),
             "matched_cosine": recovery.matched_cosine(cosine, matched),
             "match": matched,
+            "best_feature": cosine.argmax(-1),
+            "fate": recovery.concept_fates(cosine),
         }
         hierarchy = bool((world.parents >= 0).any())
         families = absorption.Families.of(world.directions, directions, matched, world.parents) if hierarchy else None
-        return cls(values, tables, matched, families, encode, decode, repeats)
+        nearest = latents.nearest_truth(cosine) if world.scored_by_latent else None
+        if nearest is not None:
+            values |= {"synth_mcc": latents.absolute_mcc(cosine), "uniqueness": latents.uniqueness(nearest)}
+            tables["nearest"] = nearest
+        return cls(values, tables, matched, families, nearest, encode, decode, repeats)
 
 
 def _readers(dictionary: Stack | FittedBaseline, world: World) -> list[_Reader]:
     if isinstance(dictionary, FittedBaseline):
         fitted = dictionary
-        return [_Reader.of(fitted.directions, lambda batch: fitted.encode(batch.x), fitted.decode, world)]
+        decode = lambda codes, _: fitted.decode(codes)  # noqa: E731
+        return [_Reader.of(fitted.directions, lambda batch: fitted.encode(batch.x), decode, world)]
     return [_member_reader(dictionary.member(index), world) for index in range(dictionary.members)]
 
 
 def _member_reader(member: Stack, world: World) -> _Reader:
-    return _Reader.of(member.directions, lambda batch: encode(member, batch.x), member.decode, world)
+    return _Reader.of(
+        member.directions,
+        lambda batch: encode(member, batch.x),
+        lambda codes, batch: member.decode(codes, batch.x),
+        world,
+        member.decoder,
+    )
 
 
 def _random_readers(dictionary: Stack | FittedBaseline, world: World) -> list[_Reader]:
@@ -189,7 +217,8 @@ def random_dictionaries(dictionary: Stack | FittedBaseline, dimensions: int, nam
     if isinstance(dictionary, FittedBaseline):
         return [dictionary.at_random([seed]) for seed in seeds]
     config = Dictionary(d_sae=dictionary.features, activation=dictionary.activation)
-    return [Stack.start(config, dimensions, [seed]) for seed in seeds]
+    target = Target(dictionary.d_out) if dictionary.is_transcoder else None
+    return [Stack.start(config, dimensions, [seed], target=target) for seed in seeds]
 
 
 def _only_matched(stack: Stack, reader: _Reader) -> _Reader:
@@ -197,12 +226,12 @@ def _only_matched(stack: Stack, reader: _Reader) -> _Reader:
 
     Redundancy and correlation are still measured on all features.
     """
-    if not isinstance(stack.activation, Relu) or bool((reader.columns < 0).any()):
+    if not isinstance(stack.activation, Relu) or bool((reader.columns < 0).any()) or reader.nearest is not None:
         return reader
-    kept = {name: p[:, reader.columns[0]] for name, p in stack.parameters().items()}
-    narrow = stack.with_parameters(kept)
-    columns = torch.arange(narrow.features)[None]
-    return replace(reader, columns=columns, encode=lambda batch: encode(narrow, batch.x), decode=narrow.decode)
+    named = stack.parameters().items()
+    narrow = stack.with_parameters({name: p[:, reader.columns[0]] for name, p in named if name not in WITHOUT_FEATURES})
+    columns, decode = torch.arange(narrow.features)[None], lambda codes, _: narrow.decode(codes)
+    return replace(reader, columns=columns, encode=lambda batch: encode(narrow, batch.x), decode=decode)
 
 
 def _oracle_reader(features: int, world: World) -> _Reader:
@@ -212,7 +241,30 @@ def _oracle_reader(features: int, world: World) -> _Reader:
     def truth(batch: Batch) -> Codes:
         return Codes.dense(batch.truth.to_dense()[..., kept])
 
-    return _Reader.of(directions, truth, lambda codes: codes.decode(directions), world)
+    circuit = world.circuit
+    if circuit is None:
+        return _Reader.of(directions, truth, lambda codes, _: codes.decode(directions), world)
+    edges = circuit.edges[kept][None]
+    written = edges @ circuit.directions
+    return _Reader.of(directions, truth, lambda codes, _: circuit.targets(codes.decode(edges)), world, written)
+
+
+def circuit_scores(written: Float[Tensor, "m f o"], matched: Int[Tensor, "m n"], world: World) -> dict[str, Tensor]:
+    """Whether features write what the planted circuit says, and at the sites where their factors are."""
+    scores: dict[str, Tensor] = {}
+    if world.circuit is not None:
+        connection, edges = circuits.connections(written, world.circuit.directions, matched), world.circuit.edges != 0
+        scores |= {
+            "edge_auroc": circuits.edge_auroc(connection, edges),
+            "edge_f1": circuits.edge_f1(connection, edges),
+        }
+    if world.presence is not None and 0 < int((shared := world.presence.all(1)).sum()) < len(shared):
+        sharedness = circuits.sharedness(circuits.relative_norm(written, world.sites), matched)
+        scores |= {
+            "shared_auroc": circuits.auroc(sharedness, shared),
+            "shared_accuracy": circuits.shared_accuracy(sharedness, shared),
+        }
+    return scores
 
 
 @dataclass(frozen=True)
@@ -223,13 +275,16 @@ class _Tally:
     moments: firing.Moments
     counts: Int[Tensor, "m f"]
     absorbed: absorption.AbsorptionCounts | None
+    by_latent: "_LatentTally | None"
 
     @classmethod
     def of(cls, reader: _Reader, batch: Batch) -> "_Tally":
         codes = reader.encode(batch)
-        counts, moments = codes.counts(), firing.Moments.of(batch.x, reader.decode(codes))
+        target = batch.x if batch.target is None else batch.target
+        reconstruction = reader.decode(codes, batch)
+        counts, moments = codes.counts(), firing.Moments.of(target, reconstruction)
         if not reader.columns.shape[1]:
-            return cls(None, moments, counts, None)
+            return cls(None, moments, counts, None, None)
         true, strengths = _slots(batch.truth)
         partner = reader.columns[:, true]
         values = codes.at(partner.clamp_min(0)) * (partner >= 0)
@@ -237,18 +292,28 @@ class _Tally:
         fired = firing.count_firing(true, values != 0, strengths != 0, learned)
         families = reader.families
         absorbed = absorption.count_absorption(families, true, strengths, values) if families else None
-        return cls(fired, moments, counts, absorbed)
+        by_latent = None
+        if reader.nearest is not None:
+            silence = latents.count_silence(families.parents, true, strengths, values) if families else None
+            told = latents.count_latents(
+                codes.features, codes.values != 0, batch.truth.to_dense()[0] != 0, reader.nearest
+            )
+            by_latent = _LatentTally(told, latents.Shrinkage.of(batch.x, reconstruction), silence)
+        return cls(fired, moments, counts, absorbed, by_latent)
 
     def __add__(self, other: "_Tally") -> "_Tally":
         fired = self.fired + other.fired if self.fired and other.fired else None
         absorbed = self.absorbed + other.absorbed if self.absorbed and other.absorbed else None
-        return _Tally(fired, self.moments + other.moments, self.counts + other.counts, absorbed)
+        by_latent = self.by_latent + other.by_latent if self.by_latent and other.by_latent else None
+        return _Tally(fired, self.moments + other.moments, self.counts + other.counts, absorbed, by_latent)
 
     def values(self) -> dict[str, Tensor]:
         fired, absorbed = self.fired, self.absorbed
         against_truth = {name: firing.mean_over_fired(values, fired) for name, values in self._by_feature() if fired}
         if absorbed:
             against_truth |= {"absorption": absorbed.rate(), "absorption_fraction": absorbed.mean_fraction()}
+        if self.by_latent:
+            against_truth |= self.by_latent.values()
         return {
             **against_truth,
             "l0": firing.l0(self.counts, self.moments.samples),
@@ -260,12 +325,49 @@ class _Tally:
         }
 
     def tables(self) -> dict[str, Tensor]:
-        absorbed = {"absorption": self.absorbed.by_child()} if self.absorbed else {}
-        return {**dict(self._by_feature()), **absorbed, "density": firing.density(self.counts, self.moments.samples)}
+        counts = self.absorbed
+        absorbed = {"absorption": counts.by_child(), "absorbed_fraction": counts.by_parent()} if counts else {}
+        by_latent = self.by_latent.tables() if self.by_latent else {}
+        return {
+            **dict(self._by_feature()),
+            **absorbed,
+            **by_latent,
+            "density": firing.density(self.counts, self.moments.samples),
+        }
 
     def _by_feature(self) -> list[tuple[str, Tensor]]:
         fired = self.fired
         return [("precision", fired.precision()), ("recall", fired.recall()), ("f1", fired.f1())] if fired else []
+
+
+@dataclass(frozen=True)
+class _LatentTally:
+    """What SynthSAEBench counts, latent by latent; tallies of batches add up."""
+
+    told: latents.LatentCounts
+    shrinkage: latents.Shrinkage
+    silence: latents.SilenceCounts | None
+
+    def __add__(self, other: "_LatentTally") -> "_LatentTally":
+        silence = self.silence + other.silence if self.silence and other.silence else None
+        return _LatentTally(self.told + other.told, self.shrinkage + other.shrinkage, silence)
+
+    def values(self) -> dict[str, Tensor]:
+        scores = {name: table.mean(-1) for name, table in self._by_latent().items()}
+        if self.silence:
+            scores["silent_with_child"], scores["silent_alone"] = self.silence.rates()
+        return {**scores, "shrinkage": self.shrinkage.mean()}
+
+    def tables(self) -> dict[str, Tensor]:
+        tables = self._by_latent()
+        if self.silence:
+            tables["silent_with_child"], tables["silent_alone"] = self.silence.by_parent()
+        return tables
+
+    def _by_latent(self) -> dict[str, Tensor]:
+        told = self.told
+        scores = {"precision": told.precision(), "recall": told.recall(), "f1": told.f1(), "accuracy": told.accuracy()}
+        return {f"synth_{name}": table for name, table in scores.items()}
 
 
 @dataclass(frozen=True)
@@ -288,8 +390,15 @@ def _measure(readers: Sequence[_Reader], world: World, samples: int) -> _Measure
         {**reader.values, **tally.values(), **reader.repeats(first_batches)}
         for reader, tally in zip(readers, tallies, strict=True)
     ]
-    tables = [{**reader.tables, **tally.tables()} for reader, tally in zip(readers, tallies, strict=True)]
+    tables = [_with_absorbed({**r.tables, **tally.tables()}) for r, tally in zip(readers, tallies, strict=True)]
     return _Measurement(_joined(values), _joined(tables), tallies[0].moments.variance())
+
+
+def _with_absorbed(tables: dict[str, Tensor]) -> dict[str, Tensor]:
+    """In worlds with parents: the fate of those that children absorb."""
+    if "absorbed_fraction" not in tables:
+        return tables
+    return {**tables, "fate": recovery.mark_absorbed(tables["fate"], tables["absorbed_fraction"])}
 
 
 def _joined(parts: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:

@@ -229,19 +229,21 @@ def attention_tables(member: Models, batches: Sequence[StoryBatch]) -> Named:
     uniform = [_uniform(batch, member.settings.causal) for batch in batches]
     stacked = {name: torch.stack([table[name] for table in tables], 1) for name in tables[0]}
     pooled = [_over_batches(of_layer, "pooled") for of_layer in layers]
-    stacked |= {"cka_layers": heads.cka(torch.cat(pooled, 2)), **_dealt(pooled[-1])}
+    dealt = dependence(deal_stories(pooled[-1]))
+    stacked |= {f"{name}_dealt": heads.largest_between(table) for name, table in dealt.items()}
+    stacked["cka_layers"] = heads.cka(torch.cat(pooled, 2))
     return {**stacked, "uniform": _mean(uniform, _questions(batches))[None]}
 
 
-def _dealt(pooled: Float[Tensor, "m n h d"]) -> Named:
-    """The largest held-out R² of two heads that know nothing of each other: each has an order of stories of its own."""
+def deal_stories(pooled: Float[Tensor, "m n h d"]) -> Float[Tensor, "m n h d"]:
+    """Heads that know nothing of each other: each has an order of stories of its own."""
     rng = stream(0, "dealt stories")
     orders = [torch.from_numpy(rng.permutation(pooled.shape[1])) for _ in range(pooled.shape[2])]
-    dealt = torch.stack([pooled[:, order, head] for head, order in enumerate(orders)], 2)
-    return {f"{name}_dealt": heads.largest_between(table) for name, table in _dependence(dealt).items()}
+    return torch.stack([pooled[:, order, head] for head, order in enumerate(orders)], 2)
 
 
-def _dependence(pooled: Float[Tensor, "m n h d"]) -> Named:
+def dependence(pooled: Float[Tensor, "m n h d"]) -> Named:
+    """The held-out R² of every two heads, linear and not."""
     return {
         "dependence": heads.held_out_r2(pooled, "linear"),
         "dependence_nonlinear": heads.held_out_r2(pooled, "rbf"),
@@ -297,7 +299,7 @@ def _layer_tables(parts: Sequence[Named], batches: Sequence[StoryBatch]) -> Name
     tables["activity"] = tables["activity"] / tables["activity"].sum(-1, keepdim=True)
     pooled, read = (_over_batches(parts, name) for name in ("pooled", "tokens"))
     tables |= {"cosine": heads.cosine_redundancy(pooled), "cka": heads.cka(pooled)}
-    tables |= {"rank": heads.effective_rank(pooled), **_dependence(pooled)}
+    tables |= {"rank": heads.effective_rank(pooled), **dependence(pooled)}
     factors = [torch.cat([batch.factors[name][batch.mask] for batch in batches]) for name in batches[0].factors]
     return {**tables, "explained": torch.stack([explained(read, factor.long()) for factor in factors], -1)}
 

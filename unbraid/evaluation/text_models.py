@@ -25,7 +25,6 @@ from unbraid.evaluation.heads import PATTERN
 from unbraid.metrics.language import bigram_surprise, unigram_surprise
 from unbraid.metrics.text_beliefs import pair_beliefs
 from unbraid.models import Models, start_models
-from unbraid.randomness import stream
 from unbraid.worlds.text import Text
 
 TOKENS = 1 << 14
@@ -189,25 +188,7 @@ def continue_text(
             f"{tokens} tokens at temperature {temperature:g} after '{prompt:.20}' were asked for; accepted: a prompt "
             "of at least a character, tokens and temperature of at least 0"
         )
-    return [
-        _continued(models.member(index), world, prompt, tokens, seed, temperature) for index in range(len(models.seeds))
-    ]
-
-
-def _continued(member: Models, world: Text, prompt: str, tokens: int, seed: int, temperature: float) -> str:
-    written = world.tokenized.tokenizer.encode(prompt).tolist()
-    begun = len(written)
-    for draw in stream(seed, "continuing", member.seeds[0]).random(tokens):
-        seen = torch.tensor([written[-member.length :]])
-        last = torch.tensor([[seen.shape[1] - 1]])
-        written.append(_drawn(member.read(member.forward(seen), last)[0, 0, 0], temperature, draw))
-    return world.tokenized.tokenizer.decode(written[begun:])
-
-
-def _drawn(logits: Float[Tensor, "v"], temperature: float, draw: float) -> int:
-    """The token in whose share of [0, 1) the draw falls."""
-    real = logits[1:].double().numpy()
-    if temperature == 0:
-        return 1 + int(real.argmax())
-    shares = np.exp((real - real.max()) / temperature).cumsum()
-    return 1 + int(np.searchsorted(shares, draw * shares[-1], side="right").clip(max=len(shares) - 1))
+    tokenizer = world.tokenized.tokenizer
+    begun = torch.from_numpy(tokenizer.encode(prompt)).long()[None]
+    written = [models.module(index).generate(begun, tokens, temperature, seed) for index in range(models.members)]
+    return [tokenizer.decode(of_member[0, begun.shape[1] :].tolist()) for of_member in written]

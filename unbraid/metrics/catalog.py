@@ -18,6 +18,9 @@ FOUND = 0.9
 MEDIUM, SHARP = 0.05, 0.10
 """The row_std above which the gauge study calls a head so."""
 
+CONCEPT_FATES = ("recovered", "split", "merged", "absorbed", "missed")
+"""What can become of a planted concept in a dictionary; tables hold the position in this list."""
+
 Better = Literal["higher", "lower", "neither"]
 Scope = Literal["own", "model", "activations"]
 

@@ -19,6 +19,7 @@ then paired over seeds, with an interval. Where no L0 is shared there is no comp
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from scipy.special import ndtr, stdtrit
@@ -148,6 +149,19 @@ def compare(ours: Paths, reference: Paths, at: float | None = None) -> MatchedDi
         return MatchedDifference(None, *asked, f"{every}: {_span(first, last)} against {_span(start, end)}")
     each = [ours[seed].mean(*asked) - reference[seed].mean(*asked) for seed in shared]
     return MatchedDifference(_difference(each), *asked)
+
+
+def shared_l0(cases: Mapping[str, Paths]) -> float | None:
+    """The L0 that most cases have on the paths of all their seeds, nearest the middle of the first case's."""
+    spans = [_range(list(paths.values())) for paths in cases.values() if paths]
+    spans = [(low, high) for low, high in spans if low <= high]
+    if not spans:
+        return None
+    low, high = spans[0]
+    middle, ends = (low * high) ** 0.5, sorted({min(max(end, low), high) for span in spans for end in span})
+    candidates = [middle, *ends, *((one * two) ** 0.5 for one, two in pairwise(ends))]
+    reached = {l0: sum(first <= l0 <= last for first, last in spans) for l0 in candidates}
+    return max(candidates, key=lambda l0: (reached[l0], -abs(np.log(l0 / middle))))
 
 
 def _range(paths: Sequence[Path]) -> tuple[float, float]:

@@ -24,7 +24,12 @@ import numpy as np
 import torch
 
 from unbraid.axes import Float, Int, Tensor
-from unbraid.metrics.catalog import FOUND
+from unbraid.metrics.catalog import CONCEPT_FATES, FOUND
+
+PART = 0.5
+"""The cosine from which a learned feature counts as partly a true one; that of the sum of two is .71."""
+ABSORBED = 0.5
+"""The share of a parent that its children carry from which it counts as absorbed."""
 
 
 def cosines(truth: Float[Tensor, "n d"], directions: Float[Tensor, "m f d"]) -> Float[Tensor, "m n f"]:
@@ -133,6 +138,41 @@ def recovered(
 ) -> Float[Tensor, "m"]:
     """The share of true features whose one-to-one match has at least this cosine."""
     return (matched_cosine(cosine, matched) >= at_least).float().mean(-1)
+
+
+def concept_fates(cosine: Float[Tensor, "m n f"]) -> Int[Tensor, "m n"]:
+    """What became of each true feature, as a position in `CONCEPT_FATES`; the first that applies.
+
+    recovered  one learned feature has a cosine of at least `FOUND` with it
+    split      several have
+    merged     the learned feature most like it, with a cosine of at least `PART`, has one of at least `PART` with
+               another true feature too
+    missed     none of these
+
+    Examples
+    --------
+    The sum of two true features, and a third one twice:
+
+    >>> import torch
+    >>> truth, half = torch.eye(4), 0.5**0.5
+    >>> learned = torch.tensor([[half, half, 0, 0], [0, 0, 1, 0], [0, 0, 1, 0]])
+    >>> [CONCEPT_FATES[number] for number in concept_fates(cosines(truth, learned[None]))[0]]
+    ['merged', 'merged', 'split', 'missed']
+    """
+    best, nearest = cosine.max(-1)
+    alike = (cosine >= FOUND).sum(-1)
+    parts = (cosine >= PART).sum(-2).gather(-1, nearest)
+    fates = torch.full_like(nearest, CONCEPT_FATES.index("missed"))
+    fates[(best >= PART) & (parts > 1)] = CONCEPT_FATES.index("merged")
+    fates[alike > 1] = CONCEPT_FATES.index("split")
+    fates[alike == 1] = CONCEPT_FATES.index("recovered")
+    return fates
+
+
+def mark_absorbed(fates: Int[Tensor, "m n"], fraction: Float[Tensor, "m n"]) -> Int[Tensor, "m n"]:
+    """The fates where a parent counts as absorbed: of the samples in which one of its children fires, children carry
+    at least `ABSORBED` of it. Its direction may be there; it is silent where it should fire."""
+    return fates.masked_fill(fraction >= ABSORBED, CONCEPT_FATES.index("absorbed"))
 
 
 def redundancy(directions: Float[Tensor, "m f d"], counts: Int[Tensor, "m f"], block: int = 1024) -> Float[Tensor, "m"]:

@@ -6,6 +6,7 @@ from unbraid.models.feed_forward import FEED_FORWARDS, Dense, FeedForward, Route
 from unbraid.models.gauge import FreeEnergy, Gauge, GaugeModels
 from unbraid.models.hopfield_energy import HopfieldEnergy, hopfield_energy
 from unbraid.models.models import ForwardOutput, Models
+from unbraid.models.module import Model
 from unbraid.models.registry import ARCHITECTURES, AnyModel, models_of, start_models
 from unbraid.models.transformer import Transformers
 
@@ -25,6 +26,7 @@ __all__ = [
     "HeadEvaluation",
     "Hopfield",
     "HopfieldEnergy",
+    "Model",
     "ModelConfig",
     "ModelTraining",
     "Models",

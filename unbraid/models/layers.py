@@ -55,7 +55,7 @@ def layer_norm(
 def embed_tokens(table: Float[Tensor, "m v d"], tokens: Int[Tensor, "b t"]) -> Float[Tensor, "m b t d"]:
     """Each member's row for every token."""
     members, words, _ = table.shape
-    rows = tokens + words * torch.arange(members)[:, None, None]
+    rows = tokens + words * torch.arange(members, device=tokens.device)[:, None, None]
     return functional.embedding(rows, table.flatten(0, 1))
 
 
@@ -71,7 +71,7 @@ class Dropout:
         draws = np.empty(x.shape, np.float32)
         for seed, member_draws in zip(self.seeds, draws, strict=True):
             stream(seed, "dropout", self.step, layer + name).random(dtype=np.float32, out=member_draws)
-        kept = torch.from_numpy(draws).ge_(self.rate).to(x.dtype)
+        kept = torch.from_numpy(draws).ge_(self.rate).to(x)
         return x * kept.div_(1 - self.rate)
 
 
@@ -111,7 +111,7 @@ def alibi_bias(length: int, heads: int) -> Float[Tensor, "h t s"]:
 
 def rotate(x: Float[Tensor, "*axes t e"]) -> Float[Tensor, "*axes t e"]:
     """Queries or keys, each rotated by its position: their products then depend on distances alone."""
-    cosines, sines = (table.to(x.dtype) for table in rotary_table(*x.shape[-2:]))
+    cosines, sines = (table.to(x) for table in rotary_table(*x.shape[-2:]))
     return x * cosines + x.roll(x.shape[-1] // 2, -1) * sines
 
 

@@ -14,7 +14,7 @@ place of those that are edited, under TransformerLens' names, here with the memb
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import torch
 
@@ -25,6 +25,9 @@ from unbraid.models.attention import AttentionMask
 from unbraid.models.attention.attention import Named
 from unbraid.models.config import ModelConfig
 from unbraid.models.layers import alibi_bias, linear
+
+if TYPE_CHECKING:
+    from unbraid.models.module import Model
 
 PADDING = 0
 """The token that stands where a sequence has ended."""
@@ -140,6 +143,8 @@ class Models(ABC):
     >>> silent = models.forward(torch.tensor([[1, 2, 3]]), edit={"blocks.1.hook_mlp_out": torch.zeros_like})
     >>> bool((silent.resid == output.resid).all())
     False
+    >>> models.module(1)(torch.tensor([[1, 2, 3]])).shape  # one member as a torch module: logits at every token
+    torch.Size([1, 3, 3])
     """
 
     settings: ModelConfig
@@ -200,6 +205,12 @@ class Models(ABC):
         """One member, as a stack of one."""
         weights = {name: p[index : index + 1] for name, p in self.weights.items()}
         return replace(self, seeds=self.seeds[index : index + 1], weights=weights)
+
+    def module(self, index: int = 0) -> "Model":
+        """One member as a `torch.nn.Module`, in evaluation mode, with a copy of its weights; `stacked` goes back."""
+        from unbraid.models.module import module_of  # which is made of this class
+
+        return module_of(self, index)
 
     @property
     def members(self) -> int:

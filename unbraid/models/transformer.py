@@ -85,7 +85,7 @@ class Transformers(Models):
                 return x + self.weights["positions"][:, None, :length]
             case "sinusoidal":
                 width = self.settings.d_model
-                return x * width**0.5 + sinusoidal_positions(self.length, width)[:length].to(x.dtype)
+                return x * width**0.5 + sinusoidal_positions(self.length, width)[:length].to(x)
             case "rotary" | "alibi":
                 return x
 
@@ -141,7 +141,7 @@ def _attend(layer: int, x: Float[Tensor, "m b t d"], context: ForwardContext) ->
     output = settings.attention.mix(HeadInputs(x, q, k, v, context.mask, weights, asked, context.drop(prefix)))
     z = output.z
     if (head_mask := context.head_masks.get(layer)) is not None:
-        z = z * head_mask.to(z.dtype)[:, None, None]
+        z = z * head_mask.to(z)[:, None, None]
     z = context.recorder.keep(f"{prefix}hook_z", z)
     context.keep(prefix, output.recorded, output.costs)
     gated = z if output.gate is None else z * output.gate.mT[..., None]

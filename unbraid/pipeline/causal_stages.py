@@ -2,6 +2,7 @@
 
 Bound     bounds.json: what needs no dictionary, and every dictionary of these activations is held against
 Evaluate  causal.json: scores of every member, and the effect of every method on every factor
+Replace   replacement.json: what the model answers with the predictions of transcoders or crosscoders in place
 """
 
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from unbraid.config import JsonDict
 from unbraid.dictionaries import Stack
 from unbraid.dictionaries.baselines import FittedBaseline
+from unbraid.dictionaries.folding import fold
 from unbraid.evaluation.causal import (
     STRENGTHS,
     CausalBounds,
@@ -18,7 +20,9 @@ from unbraid.evaluation.causal import (
     factor_tests,
     score_causal,
 )
+from unbraid.evaluation.dictionaries import random_dictionaries
 from unbraid.evaluation.factors import Concepts
+from unbraid.evaluation.replacement import Replacement, score_replacement
 from unbraid.pipeline.dictionary_stages import FitBaselines, TrainStack
 from unbraid.pipeline.model_stages import CaptureActivations
 from unbraid.pipeline.stage import Context, Stage
@@ -111,3 +115,43 @@ class EvaluateCausalEffects(Stage):
         """As training left them; baselines, of which only the directions are kept, are fitted once more."""
         learned = self.learned
         return learned.fitted(context) if isinstance(learned, FitBaselines) else learned.trained(context)
+
+
+@dataclass(frozen=True)
+class EvaluateReplacement(Stage):
+    """Put what transcoders or crosscoders predict in the place of a trained model's activations."""
+
+    kind = "replacement"
+    side_by_side = True
+
+    captured: CaptureActivations
+    learned: TrainStack
+    pairs: int
+    """Ten times as many stories are read."""
+
+    @property
+    def config(self) -> JsonDict:
+        return {"pairs": self.pairs, "normalize": self.captured.capture.normalize}
+
+    @property
+    def inputs(self) -> tuple[Stage, ...]:
+        return (self.captured.training, self.captured, self.learned)
+
+    @property
+    def seconds_per_step(self) -> float:
+        return 0.3 + 2 * (len(self.learned.members) + 6) * self.captured.training.forward_seconds(10 * self.pairs)
+
+    def run(self, context: Context) -> None:
+        context.progress.status(self.name)
+        world, capture = self.captured.opened(context), self.captured.capture
+        stack = self.learned.trained(context)
+        drawn = random_dictionaries(stack, stack.d_in, "chance")
+        folded, *random = (
+            fold(each, world.normalization, world.target_normalization)
+            for each in (stack, *drawn)
+            if isinstance(each, Stack)
+        )
+        model, stories = self.captured.training.loaded(context), 10 * self.pairs
+        sites = capture.inputs, capture.targets or capture.inputs
+        replacement = Replacement(model, self.captured.world, *sites, stories)
+        write_json(context.folder / "replacement.json", score_replacement(folded, random, replacement))

@@ -1,7 +1,8 @@
 """Stages that learn dictionaries: train a stack, evaluate it, fit baselines.
 
 Train    log.jsonl, weights, tracking; training.json has the scores that only training knows
-Evaluate scores.json, tables.safetensors, normalization.safetensors; with planted factors also factors and features
+Evaluate scores.json, tables.safetensors, normalization.safetensors; with planted directions also truth.safetensors,
+         with planted factors also factors and features
 Fit      baselines are fitted and scored member by member, in one stage: fitting is quick
 """
 
@@ -15,20 +16,30 @@ from typing import Any
 import numpy as np
 import torch
 
+from unbraid.activations.huggingface import load_model, token_names
+from unbraid.activations.normalization import Normalization
+from unbraid.activations.sites import find_site
 from unbraid.axes import Int, Tensor
 from unbraid.config import JsonDict
 from unbraid.dictionaries import Dictionary, Stack
 from unbraid.dictionaries.baselines import AnyBaseline, FittedBaseline
+from unbraid.dictionaries.formats.begin import fingerprint
 from unbraid.dictionaries.mechanisms import Mechanism, PairOrthogonality
+from unbraid.dictionaries.stack import Target
 from unbraid.dictionaries.training.config import Training
-from unbraid.dictionaries.training.fit import first_inputs, inputs_of, train
+from unbraid.dictionaries.training.fit import first_inputs, inputs_of, target_of, train
 from unbraid.dictionaries.training.step import State, StepOutput
+from unbraid.errors import UserError
+from unbraid.evaluation.causal import EditableModel
 from unbraid.evaluation.dictionaries import Scores, score, shown_cosines
+from unbraid.evaluation.feature_effects import AnswerEffects, OutputEffects, lens_of_huggingface, lens_of_model
+from unbraid.evaluation.feature_index import ROWS, Rows, index_members, planted_rows, token_rows
 from unbraid.evaluation.feature_pages import FactorResults, evaluate_factors
 from unbraid.evaluation.pair_stability import PairScores, pair_stability
 from unbraid.evaluation.stability import score_stability
 from unbraid.members import stack_configs
 from unbraid.metrics import recovery
+from unbraid.pipeline.capture_model import captured_stories
 from unbraid.pipeline.experiment import Samples
 from unbraid.pipeline.model_stages import CaptureActivations, ProbeFactors
 from unbraid.pipeline.stage import Context, Stage
@@ -36,8 +47,9 @@ from unbraid.pipeline.tracker import Tracker, Tracking
 from unbraid.pipeline.training import Checkpoints, TrainingLoop, arrays, restore_weights
 from unbraid.schedule import rate_factor
 from unbraid.storage.checkpoints import read_log
+from unbraid.storage.feature_index import write_index
 from unbraid.storage.files import Arrays, write_arrays, write_json
-from unbraid.worlds import AnyWorld, World
+from unbraid.worlds import Activations, AnyWorld, World
 
 SECONDS_PER_STEP, SECONDS_PER_MEMBER, SECONDS_PER_PRODUCT = 1e-3, 8e-4, 2.5e-10
 """Of a training step: at least, for each member, and for each multiplication of the encoder's product.
@@ -86,6 +98,10 @@ class LearningStage(Stage, ABC):
         """Dictionaries of a trained model's activations are small; those of a world keep all threads busy."""
         return self.captured is not None
 
+    def read_model(self) -> tuple[Stage, ...]:
+        """The training of the model itself, for stages that look at what features do in it."""
+        return () if self.captured is None else (self.captured.training,)
+
     def opened_world(self, context: Context) -> World:
         if self.captured is not None:
             return self.captured.opened(context)
@@ -132,6 +148,8 @@ class TrainStack(LearningStage):
     def config(self) -> JsonDict:
         members = [member.to_dict() for member in self.members]
         beside = {"tracking": self.tracking.to_dict(), "log_every": self.checkpoints.log_every}
+        begins_at = fingerprint(self.members[0].dictionary)
+        beside |= {} if begins_at is None else {"from": begins_at}
         return {"world": self.world_config(), "members": members, **beside}
 
     @property
@@ -148,14 +166,16 @@ class TrainStack(LearningStage):
         """With the per-member hyper-parameters as tensors."""
         return {name: stack_configs([m.mechanisms[name] for m in self.members]) for name in self.members[0].mechanisms}
 
-    def start(self, x: Tensor | None = None) -> State:
+    def start(self, x: Tensor | None = None, target: Target | None = None) -> State:
         """The state before the first step, from these inputs where the dictionary begins at samples of them."""
         seeds = [member.seed for member in self.members]
-        return State.start(self.members[0].dictionary, self.dimensions, self.mechanisms(), seeds, x)
+        return State.start(self.members[0].dictionary, self.dimensions, self.mechanisms(), seeds, x, target)
 
     def trained(self, context: Context) -> Stack:
         """The stack as its training left it, laid out in memory as it was then."""
-        stack = self.start().in_use(self.mechanisms())
+        world = self.opened_world(context)
+        target = target_of(world, self.members[0].dictionary, None)
+        stack = self.start(target=target).in_use(self.mechanisms())
         restore_weights(stack.tensors(), context.of(self))
         return stack
 
@@ -176,7 +196,8 @@ class StackTraining(TrainingLoop[State, StepOutput]):
         self.steps = self.training.steps
         self.mechanisms = stage.mechanisms()
         source = inputs_of(self.world, self.training)
-        self.state = stage.start(first_inputs(stage.members[0].dictionary, source))
+        dictionary = stage.members[0].dictionary
+        self.state = stage.start(first_inputs(dictionary, source), target_of(self.world, dictionary, source))
         self.tracker = Tracker(self.folder, self.world, stage.tracking, self.steps)
 
     def train(self) -> Iterator[StepOutput]:
@@ -230,7 +251,7 @@ class EvaluateStack(LearningStage):
     """Score one trained stack: against the planted truth, or against the factors behind a model's activations."""
 
     kind = "evaluate-stack"
-    version = 2
+    version = 4
 
     training: TrainStack
     probe: ProbeFactors | None
@@ -245,7 +266,7 @@ class EvaluateStack(LearningStage):
 
     @property
     def inputs(self) -> tuple[Stage, ...]:
-        return (*super().inputs, self.training, *(() if self.probe is None else (self.probe,)))
+        return (*self.read_model(), *super().inputs, self.training, *(() if self.probe is None else (self.probe,)))
 
     @property
     def seconds_per_step(self) -> float:
@@ -257,7 +278,8 @@ class EvaluateStack(LearningStage):
         context.progress.status(f"{self.name}")
         world, stack = self.opened_world(context), self.training.trained(context)
         if world.normalization is not None:
-            write_arrays(context.folder / "normalization.safetensors", world.normalization.arrays())
+            write_arrays(context.folder / "normalization.safetensors", _normalizations(world.normalization, world))
+        _write_truth(context, world)
         scores = score(stack, world, self.samples)
         members = [stack.member(index) for index in range(stack.members)]
         again = score_stability(members, self.settings, world, self.samples)
@@ -267,6 +289,7 @@ class EvaluateStack(LearningStage):
         values = {name: value.tolist() for name, value in scores.values.items()}
         pairs = self._pair_stability(stack, world)
         factors = factor_results(stack, world, self, context)
+        write_feature_index(stack, world, self, context)
         card = {
             "values": values | again.values | pairs.values | factors.values,
             "chance": scores.chance | again.chance | pairs.chance | factors.chance,
@@ -304,6 +327,69 @@ def factor_results(
     return evaluate_factors(dictionaries, world, stage.samples, probe, vocabulary, stage.shown, context.folder)
 
 
+def write_feature_index(
+    dictionaries: Stack | Sequence[FittedBaseline],
+    world: World,
+    stage: "EvaluateStack | FitBaselines",
+    context: Context,
+) -> None:
+    """What every feature of every member fires on."""
+    amount = min(stage.samples, ROWS)
+    if isinstance(world, Activations):
+        vocabulary = token_names(world.model) if stage.captured is None else stage.captured.vocabulary
+        rows = token_rows(world, amount, vocabulary)
+    else:
+        rows = planted_rows(world, amount)
+    effects = _output_effects(world, stage, context, rows) if isinstance(world, Activations) else None
+    write_index(context.folder, *index_members(dictionaries, rows, effects))
+
+
+def _output_effects(
+    world: Activations, stage: "EvaluateStack | FitBaselines", context: Context, rows: Rows
+) -> OutputEffects | None:
+    """Where there is a model: one that was trained here, or a folder with the one whose activations were captured.
+
+    None of transcoders and crosscoders, which write at other sites than they read.
+    """
+    if world.target_dimensions is not None or world.sites:
+        return None
+    if stage.captured is None:
+        return _language_model_effects(world, context, len(rows.vocabulary))
+    captured, site = stage.captured, stage.captured.capture.site
+    model = captured.training.loaded(context)
+    assert rows.documents is not None, "of stories"
+    numbers, story = np.unique(rows.documents, return_inverse=True)
+    editable = EditableModel(model, site, world.normalization)
+    answers = AnswerEffects(editable, captured_stories(captured.world, numbers), story)
+    return OutputEffects(lens_of_model(model, site, world.normalization.scale), answers, captured.world.answers)
+
+
+def _language_model_effects(world: Activations, context: Context, words: int) -> OutputEffects | None:
+    """The lens of a model in a folder; none where it cannot be loaded, or is another one by now."""
+    if not Path(world.model).is_dir():
+        return None
+    try:
+        model = load_model(world.model)
+        world.check_same_model(model)
+        lens = lens_of_huggingface(model, find_site(model, world.site), world.normalization.scale, words)
+    except UserError as problem:
+        context.progress.say(f"no effect on the output is in the feature index: {problem}")
+        return None
+    return None if lens is None else OutputEffects(lens)
+
+
+def _normalizations(normalization: Normalization, world: World) -> Arrays:
+    """That of the inputs and, where targets are something else, theirs."""
+    target = {} if world.target_normalization is None else world.target_normalization.arrays()
+    return normalization.arrays() | {f"target.{name}": array for name, array in target.items()}
+
+
+def _write_truth(context: Context, world: World) -> None:
+    """The planted directions, for whoever looks at a dictionary beside them; half precision shows a cosine to .001."""
+    if len(world.directions):
+        write_arrays(context.folder / "truth.safetensors", {"directions": world.directions.numpy().astype(np.float16)})
+
+
 def _numbered(settings: Sequence[str]) -> list[int]:
     """Which members share a setting, whatever the settings are called."""
     known = list(dict.fromkeys(settings))
@@ -327,7 +413,7 @@ class FitBaselines(LearningStage):
     """Fit and score the baselines of one group, member by member."""
 
     kind = "baseline"
-    version = 2
+    version = 4
 
     members: tuple[BaselineMember, ...]
     probe: ProbeFactors | None
@@ -341,7 +427,7 @@ class FitBaselines(LearningStage):
 
     @property
     def inputs(self) -> tuple[Stage, ...]:
-        return (*super().inputs, *(() if self.probe is None else (self.probe,)))
+        return (*self.read_model(), *super().inputs, *(() if self.probe is None else (self.probe,)))
 
     @property
     def steps(self) -> int:
@@ -398,6 +484,7 @@ class FitBaselines(LearningStage):
     ) -> None:
         directions = {f"directions.{index}": fit.directions[0].numpy() for index, fit in enumerate(fitted)}
         write_arrays(context.folder / "weights.safetensors", directions)
+        _write_truth(context, world)
         settings = [json.dumps([member.baseline.to_dict(), member.samples.to_dict()]) for member in self.members]
         again = score_stability(fitted, settings, world, self.samples)
         tables: Arrays = {name: _padded([s.tables[name][0].numpy() for s in scores]) for name in scores[0].tables}
@@ -412,6 +499,7 @@ class FitBaselines(LearningStage):
         values["directions"] = [float(fit.features) for fit in fitted]
         chance: JsonDict = {name: [s.chance[name] for s in scores] for name in scores[0].chance}
         factors = factor_results(fitted, world, self, context)
+        write_feature_index(fitted, world, self, context)
         card = {
             "values": values | again.values | factors.values,
             "chance": chance | again.chance | factors.chance,

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,8 @@ from unbraid.progress import Progress, TaskProgress
 from unbraid.signals import NUMBERS, StopSignals
 from unbraid.storage.cache import Cache
 
+PROCESSES = multiprocessing.get_context("spawn")
+"""How workers are started: with nothing of this process's threads."""
 POLL_SECONDS = 0.2
 """Between two looks at whether a signal came."""
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -93,7 +95,7 @@ def _is_ready(stage: Stage, missing: Container[str]) -> bool:
 class _Worker:
     """A process, the pipe to it, and the stage it works on."""
 
-    process: SpawnProcess
+    process: BaseProcess
     pipe: Connection
     index: int | None = None
 
@@ -128,16 +130,15 @@ class _Coordinator:
 
     def run(self, most: int) -> list[int]:
         """All that can be made side by side, at most so many at a time; the first that fails stops the others."""
-        context = multiprocessing.get_context("spawn")
-        self.stop = context.Value("i", 0, lock=False)
+        self.stop = PROCESSES.Value("i", 0, lock=False)
         self._waiting = dict(self.stages)
         with self.signals.patience():
             try:
                 with _held_back(), _one_thread_each():
                     for _ in range(min(most, len(self.stages))):
-                        ours, theirs = context.Pipe()
+                        ours, theirs = PROCESSES.Pipe()
                         arguments = (self.cache.path, theirs, self.stop, self.signals.resume_command)
-                        process = context.Process(target=work, args=arguments)
+                        process = PROCESSES.Process(target=work, args=arguments)
                         process.start()
                         theirs.close()  # so that the pipe is closed when the worker is gone
                         self.workers.append(_Worker(process, ours))  # pyright: ignore[reportArgumentType]

@@ -17,10 +17,13 @@ from pydantic import Field, model_validator
 from unbraid.config import Config, JsonDict, check, per_member_fields
 from unbraid.config.sweep import label
 from unbraid.errors import UserError
+from unbraid.models import AnyModel
 from unbraid.pipeline.stage import Stage
 from unbraid.storage.cache import Cache
 from unbraid.storage.runs import Run
-from unbraid.worlds import Batch, World
+from unbraid.worlds import Activations, Batch, World
+from unbraid.worlds.stories import Stories
+from unbraid.worlds.text import Text
 
 
 class Samples(Config):
@@ -132,9 +135,25 @@ class Experiment(Config, ABC):
         """What a trained dictionary learned from; None where none is trained, or from no world."""
         return None
 
+    def model_to_try(self) -> "ModelToTry | None":
+        """What the explorer's Try page reads texts with; None where the run has no model."""
+        return None
+
     def source_key(self) -> str | None:
         """The stage that several replicates may have learned from, as one trained model; None where there is none."""
         return None
+
+
+@dataclass(frozen=True)
+class ModelToTry:
+    """A model that reads what a person types, and the site that dictionaries look at."""
+
+    world: Stories | Text | Activations
+    """Whose texts it reads; of captured activations, the model they are of."""
+    architecture: AnyModel | None = None
+    """Of a model that the run trained."""
+    site: str | None = None
+    """Where the run's dictionaries look; None where the models themselves are its members."""
 
 
 @dataclass(frozen=True)

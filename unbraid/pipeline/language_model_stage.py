@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from unbraid.activations.huggingface import HuggingFaceModel, load_model
-from unbraid.activations.shards import Shards, weights_fingerprint
+from unbraid.activations.capture import ARROW
+from unbraid.activations.huggingface import load_model
 from unbraid.activations.sites import find_site
 from unbraid.activations.text import read_documents, text_fingerprint
 from unbraid.config import JsonDict
 from unbraid.config.sweep import label
 from unbraid.dictionaries import Stack
+from unbraid.dictionaries.formats.folder import read_stack
 from unbraid.errors import UserError
 from unbraid.evaluation.language_model.config import LanguageModelEvaluation, check_texts_exist
 from unbraid.evaluation.language_model.evaluate import SettingSAEs, evaluate_settings
@@ -20,7 +21,7 @@ from unbraid.evaluation.language_model.sae import SAE
 from unbraid.pipeline.dictionary_stages import EvaluateStack, TrainStack
 from unbraid.pipeline.experiment import Member, MemberStack
 from unbraid.pipeline.stage import Context, Stage
-from unbraid.pipeline.trained import load_stack, read_stack
+from unbraid.pipeline.trained import load_stack
 from unbraid.progress import TaskProgress
 from unbraid.storage.files import read_json, write_json
 from unbraid.storage.runs import LANGUAGE_MODEL, Run
@@ -109,6 +110,22 @@ def evaluate_run(
     return _evaluate(_by_setting(loaded, order), worlds, config, progress, str(run.path))
 
 
+def evaluate_stack(stack: Stack, name: str, config: LanguageModelEvaluation, progress: TaskProgress) -> JsonDict:
+    """What `language_model.json` holds, for dictionaries that no run trained: members are replicates of one setting.
+
+    The site is that of their metadata, unless another is given.
+    """
+    known = stack.metadata
+    site = config.site or ARROW.join(str(known[key]) for key in ("site", "target") if known.get(key)) or None
+    if site is None:
+        raise UserError(f"nobody says where in a model {name} applies; accepted: --site, as blocks.3.hook_resid_post")
+    setting = SettingSAEs({}, name)
+    for member in range(stack.members):
+        setting.members.append({"stack": 0, "member": member, "replicate": str(member)})
+        setting.saes[str(member)] = SAE(stack.member(member))
+    return _evaluate([setting], [], config.model_copy(update={"site": site}), progress, name)
+
+
 def check_can_evaluate(config: LanguageModelEvaluation, worlds: Sequence[World]) -> None:
     """Raise before training what would prevent the evaluation after it; `worlds` are those of trained dictionaries."""
     captured = [world for world in worlds if isinstance(world, Activations)]
@@ -121,7 +138,7 @@ def check_can_evaluate(config: LanguageModelEvaluation, worlds: Sequence[World])
     for path in config.labels:
         read_labelled(Path(path), config.texts)
     if config.model not in (None, captured[0].model):
-        _check_same_model(captured[0], load_model(config.model))
+        captured[0].check_same_model(load_model(config.model))
 
 
 def _by_setting(
@@ -158,11 +175,6 @@ def _evaluate(
             )
     model = load_model(config.model or captured[0].model)
     if captured:
-        _check_same_model(captured[0], model)
-    return evaluate_settings(model, find_site(model, config.site or captured[0].site), settings, config, progress)
-
-
-def _check_same_model(world: Activations, model: HuggingFaceModel) -> None:
-    origin = Shards.open(world.path).manifest.origin
-    if origin.weights != weights_fingerprint(model.model.state_dict()):
-        raise UserError(f"{world.path} holds activations of {origin.model}, and {model.name} has other weights")
+        captured[0].check_same_model(model)
+    site, *target = (find_site(model, name) for name in (config.site or captured[0].site).split(ARROW))
+    return evaluate_settings(model, site, settings, config, progress, *target)

@@ -375,7 +375,8 @@ class CaptureActivations(Stage):
 
     @property
     def config(self) -> JsonDict:
-        return {"site": self.capture.site, "stories": self.capture.stories}
+        sites = {name: value for name, value in self.capture.to_dict().items() if name in ("site", "input", "target")}
+        return {**sites, "stories": self.capture.stories}
 
     @property
     def inputs(self) -> tuple[Stage, ...]:

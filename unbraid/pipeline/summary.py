@@ -18,7 +18,7 @@ COMPARED = tuple(name for name, metric in METRICS.items() if metric.compared)
 OF_ACTIVATIONS = tuple(name for name, metric in METRICS.items() if metric.scope != "own")
 """What dictionaries that learned from one model have in common (families by their record's name): it counts once."""
 PARTS = ("values", "chance", "ceiling")
-BESIDE = ("training.json", "causal.json", "model.json", "larger.json")
+BESIDE = ("training.json", "causal.json", "replacement.json", "model.json", "larger.json")
 """Scores of a stack that are not in its scores.json: those that only training knows, of editing the model that it
 learned from, of that model itself, those beside other stacks."""
 

@@ -1,16 +1,17 @@
 """What a finished run has trained, read back to be used: dictionaries and models."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from pydantic import TypeAdapter
 
-from unbraid.activations.normalization import Normalization
-from unbraid.dictionaries import Dictionary, Stack
-from unbraid.dictionaries.folding import fold
+from unbraid.dictionaries import Stack
+from unbraid.dictionaries.formats.folder import read_stack
+from unbraid.dictionaries.formats.provenance import of_run
 from unbraid.errors import UserError
 from unbraid.models import AnyModel, Models, models_of
-from unbraid.storage.files import read_arrays, read_json, read_object
+from unbraid.storage.files import read_arrays, read_object
 from unbraid.storage.runs import Run
 
 
@@ -49,7 +50,7 @@ def load_stack(path: str | Path, index: int = 0) -> Stack:
     """
     run = _finished_run(path, index, "dictionary.json", "trained dictionaries", "a run that trains some")
     with run.advice():
-        return read_stack(run.stack(index))
+        return replace(read_stack(run.stack(index)), metadata=of_run(run, run.stack(index)))
 
 
 def _finished_run(path: str | Path, index: int, file: str, contents: str, accepted: str) -> Run:
@@ -59,15 +60,6 @@ def _finished_run(path: str | Path, index: int, file: str, contents: str, accept
     if not (run.stack(index) / file).is_file():
         raise UserError(f"{path} holds no {contents} in stack {index}; accepted: {accepted}")
     return run
-
-
-def read_stack(folder: Path, normalized: Path | None = None) -> Stack:
-    """The dictionaries in the folder of a stack; `normalized` is where their normalization is, if elsewhere."""
-    arrays = {name: torch.from_numpy(array) for name, array in read_arrays(folder / "weights.safetensors").items()}
-    dictionary = Dictionary.model_validate(read_json(folder / "dictionary.json"))
-    stack = Stack.of(arrays, dictionary.activation)
-    path = (normalized or folder) / "normalization.safetensors"
-    return fold(stack, Normalization.from_arrays(read_arrays(path))) if path.is_file() else stack
 
 
 def load_models(path: str | Path, index: int = 0) -> Models:

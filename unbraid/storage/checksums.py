@@ -11,7 +11,9 @@ from typing import Any
 
 from unbraid.storage.files import CHECKSUMS, Damaged, read_bytes, read_checksums, sha256, write_sealed
 
-NOT_LISTED = (CHECKSUMS, "lock")
+PROGRESS = "progress.json"
+"""What a run at work says of itself; gone when it ends."""
+NOT_LISTED = (CHECKSUMS, PROGRESS, "lock")
 
 
 def seal(folder: Path, facts: dict[str, Any], without: tuple[str, ...] = ()) -> None:

@@ -4,6 +4,7 @@
     config.toml          the resolved configuration, defaults and all
     environment.json     versions, commit, threads
     status.json          running, stopped, failed or finished, with a sentence and the seconds worked
+    progress.json        how far it is, only while a process works on it
     stacks/00/           what the stages of one stack left: members.json · log.jsonl · weights.safetensors ·
                          scores.json · tables.safetensors · …
     scores.json          every setting's scores with interval, chance and ceiling; the paired differences
@@ -31,10 +32,11 @@ from filelock import FileLock, Timeout
 
 from unbraid.config import JsonDict, read_toml, suggest
 from unbraid.errors import UserError
-from unbraid.storage.checksums import check_complete, is_among, is_sealed, resealing, seal, verify
+from unbraid.storage.checksums import PROGRESS, check_complete, is_among, is_sealed, resealing, seal, verify
 from unbraid.storage.files import (
     CHECKSUMS,
     Damaged,
+    json_bytes,
     read_bytes,
     read_object,
     read_sealed,
@@ -174,6 +176,20 @@ class Run:
     def set_status(self, state: str, sentence: str, seconds: float = 0.0) -> None:
         write_sealed(self.path / "status.json", {"state": state, "sentence": sentence, "seconds": round(seconds, 3)})
 
+    def progress(self) -> JsonDict | None:
+        """How far a run at work is (`progress.Recorded` says what is in it); None where it is not, or nobody knows."""
+        with suppress(UserError):
+            if self.status()["state"] == "running":
+                return read_object(self.path / PROGRESS, "share", "seconds_left", "task", "tasks", "line", "curve")
+        return None
+
+    def set_progress(self, record: JsonDict) -> None:
+        """Replaced as one act, but not flushed: it is of no use after a power cut. A full disk is no reason to stop."""
+        temporary = self.path / f".{PROGRESS}.{os.getpid()}.part"
+        with suppress(OSError):
+            temporary.write_bytes(json_bytes(record))
+            temporary.replace(self.path / PROGRESS)
+
     @property
     def is_finished(self) -> bool:
         return is_sealed(self.path)
@@ -287,7 +303,10 @@ class Run:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Only one process may write a run; the lock goes with the process, however it ends."""
+        """Only one process may write a run; the lock goes with the process, however it ends.
+
+        The record of its progress goes with the lock; one that a killed process left is removed first.
+        """
         lock = FileLock(self.path / "lock")
         try:
             lock.acquire(blocking=False)
@@ -300,10 +319,16 @@ class Run:
                 f"cannot lock {self.path}: {problem.strerror}; accepted: a folder that can be written"
             ) from None
         try:
+            self._remove_progress()
             yield
         finally:
+            self._remove_progress()
             (self.path / "lock").unlink(missing_ok=True)  # before the release: whoever waits for it notices
             lock.release()
+
+    def _remove_progress(self) -> None:
+        with suppress(OSError):
+            (self.path / PROGRESS).unlink(missing_ok=True)
 
 
 def _remove_unborn(parent: Path) -> None:

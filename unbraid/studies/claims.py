@@ -80,8 +80,6 @@ class Claim(Config):
     """How the parts combine, by what the words mean: all of them must hold, or any one is enough."""
     exploratory: str = ""
     """What was chosen after looking at results; nothing for a confirmatory claim."""
-    figures: tuple[str, ...] = Field(min_length=1, strict=False)
-    """The figures of the study's report to look at."""
 
     @property
     def source(self) -> str:

@@ -6,13 +6,19 @@ from pydantic import BeforeValidator
 
 from unbraid.config import tagged
 from unbraid.worlds.activations import Activations
+from unbraid.worlds.planted_map import PlantedMap
+from unbraid.worlds.planted_pair import PlantedPair
 from unbraid.worlds.stories import Stories, StoryBatch
 from unbraid.worlds.superposition import Superposition
+from unbraid.worlds.synth import Synth
 from unbraid.worlds.text import Text, TextBatch
-from unbraid.worlds.world import Batch, World
+from unbraid.worlds.world import Batch, Circuit, World
 
 WORLDS: dict[str, type[World]] = {
     "superposition": Superposition,
+    "synth": Synth,
+    "planted_map": PlantedMap,
+    "planted_pair": PlantedPair,
     "activations": Activations,
 }
 
@@ -39,9 +45,13 @@ __all__ = [
     "Activations",
     "AnyWorld",
     "Batch",
+    "Circuit",
+    "PlantedMap",
+    "PlantedPair",
     "Stories",
     "StoryBatch",
     "Superposition",
+    "Synth",
     "Text",
     "TextBatch",
     "World",

@@ -17,8 +17,9 @@ import torch
 from pydantic import Field, model_validator
 
 from unbraid.activations.capture import CaptureConfig, check_captured, check_same_capture
+from unbraid.activations.huggingface import HuggingFaceModel
 from unbraid.activations.normalization import RENAMED_NORMALIZE, Normalization, Normalize
-from unbraid.activations.shards import Order, Shards
+from unbraid.activations.shards import Order, Origin, Shards, weights_fingerprint
 from unbraid.axes import Float, Int, Tensor
 from unbraid.codes import Codes
 from unbraid.config import JsonDict, check
@@ -96,7 +97,7 @@ class Activations(World):
     site: str
     """Where in the model; read from the shards."""
     dimensions: int = Field(ge=1)
-    """Width of a row; read from the shards."""
+    """Width of an input; read from the shards."""
     checksum: str
     """Checksum of the shards; a run refuses to go on with other shards."""
     seed: int = Field(default=0, ge=0, lt=1 << 63)
@@ -119,7 +120,8 @@ class Activations(World):
         if source is not None:
             check_same_capture(source, manifest, folder)
         origin = manifest.origin
-        found = {"model": origin.model, "site": origin.site, "dimensions": origin.width, "checksum": manifest.checksum}
+        width, checksum = origin.input_width, manifest.checksum
+        found = {"model": origin.model, "site": origin.site, "dimensions": width, "checksum": checksum}
         for name, value in found.items():
             if name in data and data[name] != value:
                 raise UserError(
@@ -138,19 +140,39 @@ class Activations(World):
 
     @cached_property
     def normalization(self) -> Normalization:  # pyright: ignore[reportIncompatibleMethodOverride]
-        order = self._order("train")
-        return Normalization.of(
-            self._shards.activations(order.rows(0, min(len(order), NORMALISATION_ROWS))), self.normalize
-        )
+        return Normalization.of(self._first_rows()[:, : self.dimensions], self.normalize)
+
+    @cached_property
+    def target_normalization(self) -> Normalization | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        if not self._origin.targets:
+            return None
+        return Normalization.of(self._first_rows()[:, self.dimensions :], self.normalize)
+
+    @property
+    def target_dimensions(self) -> int | None:
+        return sum(self._origin.targets) or None
+
+    @property
+    def sites(self) -> tuple[int, ...]:
+        several = self._origin.targets or self._origin.inputs
+        return several if len(several) > 1 else ()
 
     def batch(self, position: int, size: int, split: str = "train") -> Batch:
-        x = self._shards.activations(self._order(split).rows(position, size))
+        rows = self._shards.activations(self._order(split).rows(position, size))
         empty = torch.zeros(1, size, 0)
-        return Batch(self.normalization.apply(x), Codes(empty.long(), empty, 0))
+        truth, target = Codes(empty.long(), empty, 0), self.target_normalization
+        x = self.normalization.apply(rows[:, : self.dimensions])
+        return Batch(x, truth, target=None if target is None else target.apply(rows[:, self.dimensions :]))
 
     @property
     def folder(self) -> Path:
         return Path(self.path)
+
+    def check_same_model(self, model: HuggingFaceModel) -> None:
+        """Refuse a model other than the one whose activations these are."""
+        origin = self._shards.manifest.origin
+        if origin.weights != weights_fingerprint(model.model.state_dict()):
+            raise UserError(f"{self.path} holds activations of {origin.model}, and {model.name} has other weights")
 
     @property
     def factors(self) -> dict[str, tuple[str, ...]]:
@@ -160,10 +182,19 @@ class Activations(World):
     def labelled_rows(self, amount: int) -> LabelledRows:
         """Rows that no training has seen, in the order of the text, and all that is known of them."""
         rows = self._order("evaluation").in_order(amount)
-        x = self.normalization.apply(self._shards.activations(rows))
+        x = self.normalization.apply(self._shards.activations(rows)[:, : self.dimensions])
         places = {name: self._shards.column(name, rows) for name in ("tokens", "positions", "documents")}
         factors = {name: self._shards.column(f"factor.{name}", rows) for name in self.factors}
         return LabelledRows(x, **places, factors=factors)
+
+    def _first_rows(self) -> Float[Tensor, "n _"]:
+        """The training rows that decide mean and scale, with their targets."""
+        order = self._order("train")
+        return self._shards.activations(order.rows(0, min(len(order), NORMALISATION_ROWS)))
+
+    @property
+    def _origin(self) -> Origin:
+        return self._shards.manifest.origin
 
     @cached_property
     def _shards(self) -> Shards:

@@ -142,9 +142,4 @@ class _Fired:
 
     def codes(self, width: int) -> Codes:
         """The same, as one row of slots per sample."""
-        slot = np.arange(self.samples.size) - self.starts[self.samples]
-        shape = (1, self.starts.size, int(slot.max(initial=0)) + 1)
-        features, values = np.zeros(shape, np.int64), np.zeros(shape, np.float32)
-        features[0, self.samples, slot] = self.features
-        values[0, self.samples, slot] = self.strengths
-        return Codes(torch.from_numpy(features), torch.from_numpy(values), width)
+        return Codes.of_cells(self.samples, self.features, self.strengths, self.starts, width)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from unbraid.activations.normalization import Normalization
-from unbraid.axes import Float, Int, Tensor
+from unbraid.axes import Bool, Float, Int, Tensor
 from unbraid.codes import Codes
 from unbraid.config import Config
 
@@ -19,13 +19,32 @@ class Batch:
     truth: Codes
     exact: bool = False
     """Whether x is just the sum of the true directions that fired, with nothing added."""
+    target: Float[Tensor, "b o"] | None = None
+    """What a dictionary must predict from x; None: x itself."""
+
+
+@dataclass(frozen=True)
+class Circuit:
+    """A planted map: which features of the inputs drive which factors of the targets."""
+
+    edges: Float[Tensor, "n j"]
+    """The weight of each connection; 0 where there is none."""
+    directions: Float[Tensor, "j o"]
+    """The planted unit directions of the targets."""
+    threshold: float = 0.0
+    """What the drive of a target factor must exceed."""
+
+    def targets(self, drive: Float[Tensor, "*b j"]) -> Float[Tensor, "*b o"]:
+        """What the target factors make, driven so."""
+        return (drive - self.threshold).relu() @ self.directions
 
 
 class World(Config, ABC):
     """Where a dictionary's inputs come from, together with the features behind them where they are known.
 
     `Superposition` plants its features. `Activations` reads a model's activations, and its features are not known. To
-    bring your own data, subclass this class and implement `directions`, `probabilities` and `batch`.
+    bring your own data, subclass this class and implement `directions`, `probabilities` and `batch`; and
+    `target_dimensions`, where batches have a target beside their inputs (transcoders).
 
     A world is a frozen configuration. The same seed, split and position always give the same batch.
 
@@ -61,6 +80,36 @@ class World(Config, ABC):
     @property
     def normalization(self) -> Normalization | None:
         """What was done to the inputs of the model before they became these batches, where anything was."""
+        return None
+
+    @property
+    def scored_by_latent(self) -> bool:
+        """Whether dictionaries are also scored as SynthSAEBench scores them, latent by latent."""
+        return False
+
+    @property
+    def target_normalization(self) -> Normalization | None:
+        """The same of the targets, where they are not the inputs."""
+        return None
+
+    @property
+    def target_dimensions(self) -> int | None:
+        """o, the number of dimensions of the targets; None where the inputs themselves are reconstructed."""
+        return None
+
+    @property
+    def sites(self) -> tuple[int, ...]:
+        """Widths of the sites that targets are concatenated from, where they are several (crosscoders)."""
+        return ()
+
+    @property
+    def circuit(self) -> Circuit | None:
+        """How planted features of the inputs make those of the targets, where that is known."""
+        return None
+
+    @property
+    def presence(self) -> Bool[Tensor, "n s"] | None:
+        """At which sites each planted feature is, where sites are several and that is known."""
         return None
 
     @property

@@ -84,14 +84,14 @@ def test_it_must_begin_within_its_bounds():
         check(AdaptiveTau, {"initial": 0.7}, "here")
 
 
-def trained(mechanisms, steps=240):
-    """Four seeds on a small planted world; gives the last state and each step's memory of τ."""
+def trained(mechanisms, steps=180):
+    """Two seeds on a small planted world; gives the last state and each step's memory of τ."""
     world = Superposition(dimensions=24, n_features=32, active=3.0)
     training = Training(steps=steps, batch=256, learning_rate=1e-2)
-    named = {name: stack_configs([each] * 4) for name, each in mechanisms.items()}
-    state, source, seen = State.start(Dictionary(d_sae=32), 24, named, range(4)), inputs_of(world, training), []
+    named = {name: stack_configs([each] * 2) for name, each in mechanisms.items()}
+    state, source, seen = State.start(Dictionary(d_sae=32), 24, named, range(2)), inputs_of(world, training), []
     while state.step < steps:
-        advance(state, source(state.step), stack_configs([training] * 4), named)
+        advance(state, source(state.step), stack_configs([training] * 2), named)
         seen.append(state.memories.get("adaptive_tau", {}))
     return state, seen
 
@@ -106,9 +106,9 @@ def test_it_acts():
     for target in (0.1, 0.45, 0.9):
         state, seen = trained({**beside, "adaptive_tau": AdaptiveTau(share=0.02, target=target)})
         assert (state.stack.decoder - fixed).abs().amax((1, 2)).min() > 1e-3
-        ends[target] = [torch.stack([each[name] for each in seen[-60:]]).mean(0) for name in ("tau", "mean")]
-    torch.testing.assert_close(ends[0.1][0], torch.full((4,), 0.5))
-    torch.testing.assert_close(ends[0.9][0], torch.full((4,), 0.01))
+        ends[target] = [torch.stack([each[name] for each in seen[-45:]]).mean(0) for name in ("tau", "mean")]
+    torch.testing.assert_close(ends[0.1][0], torch.full((2,), 0.5))
+    torch.testing.assert_close(ends[0.9][0], torch.full((2,), 0.01))
     assert ((ends[0.45][0] > 0.02) & (ends[0.45][0] < 0.45)).all()
     assert (ends[0.1][1] > 0.1).all()
     assert ((ends[0.45][1] - 0.45).abs() < 0.1).all()

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from unbraid.activations.capture import CaptureConfig, capture_site
+from unbraid.activations.capture import CaptureConfig, capture_sites
 from unbraid.cli import app, guarded
 from unbraid.config import merge, to_toml
 from unbraid.metrics.absorption import WARNING
@@ -37,7 +37,7 @@ def trained(folder, name, config):
 def run(tmp_path_factory, model, middle, text):
     folder = tmp_path_factory.mktemp("evaluated")
     captured = CaptureConfig(model=model.name, text=str(text), site=middle.name, context=16)
-    capture_site(model, middle, captured, folder / "shards", Silent())
+    capture_sites(model, [middle], captured, folder / "shards", Silent())
     return trained(folder, "tiny", merge(CONFIG, {"world": {"path": str(folder / "shards")}}))
 
 

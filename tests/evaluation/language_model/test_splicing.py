@@ -1,15 +1,20 @@
 """What is spliced in is what the model sees: the identity loses nothing, zero loses what zero-ablation does."""
 
+from copy import deepcopy
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from unbraid.activations.normalization import Normalization
+from unbraid.activations.sites import find_site, read_sites
 from unbraid.activations.text import cut_windows, read_documents
-from unbraid.dictionaries import Dictionary
+from unbraid.dictionaries import Dictionary, Stack
 from unbraid.dictionaries.activations import BatchTopK, JumpRelu
 from unbraid.dictionaries.folding import fold
 from unbraid.dictionaries.mechanisms import Sparsity
+from unbraid.dictionaries.stack import Target
 from unbraid.dictionaries.training.config import Training
 from unbraid.dictionaries.training.fit import fit
 from unbraid.errors import UserError
@@ -139,3 +144,29 @@ def test_chance_fires_about_as_often_as_a_rule_that_learns(rule):
     own, drawn = (float(one.encode(x).counts().sum()) / 1000 for one in (sae, sae.at_random(3)))
     assert own < 16
     assert own / 3 < drawn < 3 * own
+
+
+def test_a_transcoder_that_is_the_mlp_leaves_the_model_as_it_was_and_the_mean_does_not(model, chosen):
+    """The change is made from what the MLP reads, and put where it writes."""
+    target = find_site(model, "blocks.1.hook_mlp_out")
+    reads = replace(target, name="mlp in", side="input")
+    mlp = deepcopy(target.module)  # without the hooks that a splice puts on the model's own
+    found = splice(model, reads, chosen, {"same": mlp, "zero": torch.zeros_like}, target=target)
+    np.testing.assert_allclose(found["same"].cross_entropy, found[CLEAN].cross_entropy, rtol=1e-4, atol=1e-5)
+    by_hand = splice(model, target, chosen, {"zero": torch.zeros_like})["zero"]
+    np.testing.assert_allclose(found["zero"].cross_entropy, by_hand.cross_entropy, rtol=1e-5)
+    assert np.abs(by_hand.cross_entropy - found[CLEAN].cross_entropy).max() > 1e-3
+
+
+def test_transcoders_are_scored_against_their_target(model, chosen):
+    target = find_site(model, "blocks.1.hook_mlp_out")
+    reads = replace(target, name="mlp in", side="input")
+    width = read_sites(model, [target], torch.tensor([[1, 2]]))[0].shape[-1]
+    stack = Stack.start(Dictionary(d_sae=8, skip=True), width, [0], target=Target(width))
+    sae = SAE(stack)
+    scores = score_reconstructions(model, reads, chosen, {"it": sae, "random": sae.at_random(1)}, target=target)
+    assert {"loss_recovered", "explained_variance", "l0"} <= set(scores["it"])
+    y = torch.cat([read_rows(model, target, batch) for batch in token_batches(model, chosen)])
+    x = torch.cat([read_rows(model, reads, batch) for batch in token_batches(model, chosen)])
+    error = (sae.reconstruct(x) - y).double().square().mean()
+    assert scores["it"]["reconstruction_error"][0] == pytest.approx(float(error), rel=1e-5)

@@ -2,6 +2,7 @@
 
 import signal
 
+import numpy as np
 import pytest
 
 from unbraid.activations.huggingface import load_model
@@ -9,6 +10,8 @@ from unbraid.cli import app, guarded
 from unbraid.config import merge, to_toml
 from unbraid.pipeline import language_model_stage
 from unbraid.progress import Silent
+from unbraid.storage.feature_index import FeatureIndex
+from unbraid.storage.files import read_arrays
 from unbraid.storage.runs import Run
 from unbraid.studies.results import Results
 
@@ -67,11 +70,49 @@ def test_one_command_captures_trains_evaluates_and_reports(here, home, text):
     assert shards.name.startswith(f"tiny-{SITE}-")
     assert here.config()["world"]["path"] == f"activations/{shards.name}"
     assert here.status()["state"] == "finished"
-    assert (here.path / "report.html").is_file()
-    assert (here.path / "figures" / "probing.png").is_file()
+    report = (here.path / "report.html").read_text()
+    assert ">On the language model</h2>" in report
+    assert "Loss recovered" in report
+    assert "Accuracy of sparse probes against k" in report
     found = here.on_language_model()
     assert (found["site"], found["text"], set(found["probes"])) == (SITE, str(text), {"told", "untold"})
     assert [one["setting"]["dictionary.activation.k"] for one in found["settings"]] == [3, 6]
+
+
+def test_the_figures_of_the_language_model_are_drawn_when_asked_for(here, monkeypatch):
+    monkeypatch.undo()  # drawn
+    assert not (here.path / "figures").exists()
+    assert unbraid("report", here.path, "--figures", "png") == 0
+    drawn = [path for path in (here.path / "figures").iterdir() if path.name.startswith("probing")]
+    assert {path.name for path in drawn} == {"probing.png", "probing-loss_recovered.png"}
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in drawn)
+    here.verify()
+
+
+def test_every_feature_is_in_the_index_without_truth(here, folder):
+    """Activations that were captured have no concepts; the model's folder gives words and the logit lens."""
+    index = FeatureIndex.open(here.stack(0))
+    assert index is not None
+    assert index.concepts == []
+    assert not index.lens_is_exact
+    model, weights = load_model(folder).model, read_arrays(here.stack(0) / "weights.safetensors")["decoder"]
+    scale = float(read_arrays(here.stack(0) / "normalization.safetensors")["scale"][0])
+    logits = (weights * scale * model.model.norm.weight.numpy()) @ model.lm_head.weight.numpy().T
+    for member in index.members:
+        for feature in range(24):
+            record = index.feature(member, feature)
+            fires = record.numbers["rate"] > 0
+            assert (len(record.contexts["strongest"]) > 0) == (len(record.contexts["even"]) > 0) == fires
+            assert bool(record.tokens) == fires
+            assert all(context.tokens for context in record.contexts["strongest"])
+            assert len(record.neighbours) == 5
+            assert record.concept is None
+            assert "agree" not in record.contexts
+            own = np.sort(logits[member, feature])
+            found = [value for _, value in record.answers]
+            assert found == pytest.approx([*own[-3:][::-1], *own[:3]], rel=1e-3, abs=1e-4)
+            best = index.vocabulary[int(logits[member, feature].argmax())]
+            assert record.answers[0][0] == best
 
 
 def test_it_is_what_the_command_evaluate_writes(here, folder, text, labelled):

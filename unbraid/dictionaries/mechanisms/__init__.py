@@ -14,6 +14,7 @@ from unbraid.dictionaries.mechanisms.lateral_inhibition import LateralInhibition
 from unbraid.dictionaries.mechanisms.matryoshka import Matryoshka
 from unbraid.dictionaries.mechanisms.mechanism import Forward, Mechanism, Memory, Reset, Signals
 from unbraid.dictionaries.mechanisms.momentum_importance import MomentumImportance
+from unbraid.dictionaries.mechanisms.p_annealing import PAnnealing
 from unbraid.dictionaries.mechanisms.pair_orthogonality import PairOrthogonality
 from unbraid.dictionaries.mechanisms.reallocation import Reallocation
 from unbraid.dictionaries.mechanisms.sparsity import Sparsity
@@ -30,6 +31,7 @@ MECHANISMS: dict[str, type[Mechanism]] = {
     "lateral_inhibition": LateralInhibition,
     "adaptive_neighbourhoods": AdaptiveNeighbourhoods,
     "reallocation": Reallocation,
+    "p_annealing": PAnnealing,
 }
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ __all__ = [
     "Mechanism",
     "Memory",
     "MomentumImportance",
+    "PAnnealing",
     "PairOrthogonality",
     "Reallocation",
     "Reset",

@@ -19,6 +19,7 @@ from torch.nn.functional import normalize
 from unbraid.axes import Float, Int, Tensor
 from unbraid.dictionaries.mechanisms.mechanism import Mechanism
 from unbraid.dictionaries.stack import Stack
+from unbraid.errors import UserError
 from unbraid.randomness import seed_of, stream
 from unbraid.schedule import Moment
 
@@ -35,6 +36,13 @@ class StartsAnew(Mechanism):
     """Length of a restarted encoder row, as a share of the others' mean; higher fires more at once. Corrected form."""
     form: Literal["corrected", "published"] = "corrected"
     """corrected: as the source describes it. published: as the source's code does it."""
+
+    def check_stack(self, name: str, stack: Stack) -> None:
+        if stack.is_transcoder:
+            raise UserError(
+                f"mechanisms.{name} restarts features where an input is missed, and here the target is not the input; "
+                "accepted: without it (top-k rules bring dead features back by auxk)"
+            )
 
     def too_late(self, moment: Moment) -> bool:
         """Whether what restarted now would have too little time; the published form never asks."""

@@ -44,7 +44,8 @@ class Matryoshka(Mechanism):
 
     def penalty(self, forward: Forward, stack: Stack, signals: Signals) -> Float[Tensor, "m"]:
         widths = [ceil(share * stack.features) for share in self.prefixes]
-        errors = [(stack.decode(first(forward.codes, n)) - forward.x).square().sum(-1).mean(-1) for n in widths]
+        made = (stack.decode(first(forward.codes, n), forward.x) for n in widths)
+        errors = [(prefix - forward.target).square().sum(-1).mean(-1) for prefix in made]
         return self.weight * torch.stack(errors).sum(0)
 
 

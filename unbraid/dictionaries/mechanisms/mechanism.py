@@ -19,6 +19,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar
 
+import torch
+
 from unbraid.axes import Bool, Float, Int, Tensor
 from unbraid.codes import Codes
 from unbraid.config import Config, suggest
@@ -38,6 +40,12 @@ class Signals:
 
     l1: Tensor | float = 1.0
     """A factor on the sparsity weight, per member."""
+    l0_factor: Tensor | float = 1.0
+    """Another, by which `sparsity` steers towards its `target_l0`."""
+    power: Tensor | None = None
+    """The power of codes in the sparsity cost, per member; None: 1."""
+    power_scale: Tensor = field(default_factory=lambda: torch.ones(1))
+    """What the cost with that power is multiplied by, per member."""
     tau: Tensor | None = None
     """The τ of pair_orthogonality, per member; None: its own."""
     pairs: Tensor | None = None
@@ -56,14 +64,21 @@ class Forward:
 
     x: Float[Tensor, "b d"]
     codes: Codes
-    reconstruction: Float[Tensor, "m b d"]
+    reconstruction: Float[Tensor, "m b o"]
     fired: Fired | None = None
     would_fire: Codes | None = None
     """What would have fired, where `encode` has lowered it."""
     moment: Moment = field(default_factory=Moment)
-    """Where in its training this pass is; `edit` alone is told."""
+    """Where in its training this pass is; `observe` and `edit` alone are told."""
     known: dict[str, Pairs] = field(default_factory=dict, repr=False, compare=False)
     """What was worked out about this pass; mechanisms that ask the same share it."""
+    other_target: Float[Tensor, "b o"] | None = None
+    """What reconstructions are held against, where that is not x."""
+
+    @property
+    def target(self) -> Float[Tensor, "b o"]:
+        """What reconstructions are held against: x itself, in an autoencoder."""
+        return self.x if self.other_target is None else self.other_target
 
     def together(self) -> Pairs:
         """Which features fire together; worked out once a pass."""
@@ -81,7 +96,8 @@ class Forward:
         before = self.would_fire and replace(self.would_fire, values=self.would_fire.values.detach())
         codes = replace(seen, values=seen.values.detach())
         known = self.known if seen is self.codes else {}
-        return Forward(self.x, codes, self.reconstruction.detach(), would_fire=before, known=known)
+        made = self.reconstruction.detach()
+        return Forward(self.x, codes, made, would_fire=before, known=known, other_target=self.other_target)
 
 
 @dataclass(frozen=True)
@@ -90,7 +106,7 @@ class Reset:
 
     features: Bool[Tensor, "m f"]
     encoder: Float[Tensor, "m f d"]
-    decoder: Float[Tensor, "m f d"]
+    decoder: Float[Tensor, "m f o"]
 
 
 class Mechanism(Config, ABC):
@@ -106,7 +122,8 @@ class Mechanism(Config, ABC):
         use(stack, signals)                        → the trained stack, with what it keeps of the mechanism
         logged(memory)                             → numbers (m,) for the log, by name
 
-    `forward` holds the inputs `x` (b, d), the `codes` and the `reconstruction` (m, b, d). `memory` is a dict of tensors
+    `forward` holds the inputs `x` (b, d), the `target` (x itself, but in a transcoder), the `codes` and the
+    `reconstruction` (m, b, d). `memory` is a dict of tensors
     that begin with the axes (m, f) or (m,); `start` makes it.
 
     Attributes
@@ -134,6 +151,9 @@ class Mechanism(Config, ABC):
     def ordered(self) -> bool:
         """Whether the order of features means something to it; if not, relabelling them commutes with training."""
         return False
+
+    def check_stack(self, name: str, stack: Stack) -> None:
+        """UserError where it cannot act on such a stack."""
 
     def start(self, stack: Stack) -> Memory:
         """The memory before the first step; a feature that starts anew gets its part of this back."""

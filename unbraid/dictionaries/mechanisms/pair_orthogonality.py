@@ -73,5 +73,6 @@ class PairOrthogonality(Mechanism):
 
 
 def _decoder_cosines(stack: Stack, chosen: Chosen) -> Float[Tensor, "p"]:
-    first, second = stack.directions[chosen.member, chosen.first], stack.directions[chosen.member, chosen.second]
+    rows = stack.decoder_directions
+    first, second = rows[chosen.member, chosen.first], rows[chosen.member, chosen.second]
     return (first * second).sum(-1)

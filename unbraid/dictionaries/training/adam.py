@@ -14,12 +14,14 @@ import torch
 from unbraid.axes import Bool, Float, Tensor
 from unbraid.schedule import BETA1, BETA2, EPSILON
 
-WITHOUT_FEATURES = frozenset({"pre_bias"})
+WITHOUT_FEATURES = frozenset({"pre_bias", "decoder_bias", "skip"})
+ROWS = ("encoder", "decoder")
+"""What kernels update row by row; of other weights a feature has one number."""
 
 
 @dataclass(frozen=True)
 class Adam:
-    """Moments of every parameter, and how many updates each feature (or member, for `pre_bias`) has had."""
+    """Moments of every parameter, and how many updates each feature (or member, where it has none) has had."""
 
     mean: dict[str, Tensor]
     square: dict[str, Tensor]
@@ -43,17 +45,20 @@ class Adam:
             denominator = square.sqrt().div_(_like(root, parameter)).add_(EPSILON)
             parameter.sub_(_like(scale, parameter) * mean / denominator)
 
+    def update_others(self, parameters: dict[str, Tensor], gradients: dict[str, Tensor], rate: Tensor) -> None:
+        """The same for all that kernels do not update."""
+        self.update({name: p for name, p in parameters.items() if name not in ROWS}, gradients, rate)
+
     def corrections(self, rate: Float[Tensor, "m"]) -> tuple[np.ndarray, np.ndarray]:
-        """Count an update; give the rates over the first correction and the roots of the second, `m f`, for kernels."""
-        for age in self.age.values():
-            age.add_(1)
+        """Count an update of rows; give rates over the first correction and roots of the second, `m f`, for kernels."""
+        for name in ROWS:
+            self.age[name].add_(1)
         age = self.age["encoder"]
         return (rate[:, None] / (1 - BETA1**age)).float().numpy(), (1 - BETA2**age).sqrt().float().numpy()
 
     def with_moments(self, parameters: dict[str, Tensor]) -> list[np.ndarray]:
-        """Encoder, its bias and decoder, each with its two moments, as arrays that kernels change in place."""
-        groups = (parameters, self.mean, self.square)
-        return [tensors[name].numpy() for name in ("encoder", "encoder_bias", "decoder") for tensors in groups]
+        """Encoder and decoder, each with its two moments, as arrays that kernels change in place."""
+        return [tensors[name].numpy() for name in ROWS for tensors in (parameters, self.mean, self.square)]
 
     def forget(self, features: Bool[Tensor, "m f"]) -> None:
         """Make these features new: no moments, no age."""

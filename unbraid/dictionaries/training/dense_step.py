@@ -1,7 +1,9 @@
 """The step of `step.py` while nearly everything fires: five matrix products, with gradients written out by hand.
 
-error = c·D - x        ∂c = scale · error·Dᵀ + ∂penalties, through `encode`, where c > 0
-∂D = scale · cᵀ·error        ∂W = ∂cᵀ·x        ∂bias = Σ ∂c        scale = 2/b, 2/(b·d), or of each sample 1/(b·|error|)
+error = c·D - target        ∂c = scale · error·Dᵀ + ∂penalties, through `encode`; then ∂z through the rule (`rules.py`)
+∂D = scale · cᵀ·error       ∂W = ∂zᵀ·x        ∂bias = Σ ∂z        scale = 2/b, 2/(b·d), or of each sample 1/(b·|error|)
+
+Gated has two more: the detached decoder makes the target of its gates as well, and that is passed back to them.
 
 Where x = s·F is a short sum of planted directions, two of the five are smaller: x·Wᵀ = s·(F·Wᵀ), ∂W = (sᵀ·∂c)ᵀ·F.
 """
@@ -11,65 +13,59 @@ import torch
 from unbraid.axes import Float, Tensor
 from unbraid.codes import Codes
 from unbraid.dictionaries import kernels as lists_kernels
-from unbraid.dictionaries.activations import Named
+from unbraid.dictionaries.activations import Named, Relu
 from unbraid.dictionaries.lists import Inputs
 from unbraid.dictionaries.mechanisms.mechanism import Forward, Mechanisms, gather_signals
 from unbraid.dictionaries.stack import Stack
 from unbraid.dictionaries.training import kernels
-from unbraid.dictionaries.training.adam import gradient_lengths
+from unbraid.dictionaries.training.adam import ROWS, gradient_lengths
 from unbraid.dictionaries.training.config import Training
-from unbraid.dictionaries.training.gradients import Encoded, find_costs, loss_divisor, norm_slopes
+from unbraid.dictionaries.training.gradients import Encoded, find_costs, loss_of
+from unbraid.dictionaries.training.rules import Dense, Learned, fire_dense
 from unbraid.dictionaries.training.step import State, StepOutput, apply_gradients, check_finite, conclude, rates
 
 
 @torch.no_grad()
 def dense_step(state: State, inputs: Inputs, training: Training, mechanisms: Mechanisms) -> StepOutput:
-    """Advance `state`, whose activation is relu, by one batch, in place."""
-    stack, x = state.stack, inputs.x
+    """Advance `state`, whose activation is relu, jump-relu or gated, by one batch, in place."""
+    stack, x, target = state.stack, inputs.x, inputs.x
     signals = gather_signals(mechanisms, state.memories, stack)
-    would_fire = Codes.dense(_codes(stack, inputs))
+    fired = _fire(stack, inputs)
+    would_fire = Codes.dense(fired.codes)
     encoded = Encoded.of(would_fire, stack, mechanisms, signals)
     forward = Forward(x, encoded.codes, stack.decode(encoded.codes), would_fire=would_fire)
-    error = forward.reconstruction - x
-    loss, slopes = _loss(error, training)
+    error, terms, in_again = forward.reconstruction - target, {}, None
+    terms["reconstruction"], slopes = loss_of(error, training)
+    if fired.again is not None:
+        other = stack.decode(Codes.dense(fired.again)) - target
+        terms["auxiliary"], its_slopes = loss_of(other, training)
+        in_again = other.mul_(its_slopes) @ stack.decoder.mT
     with torch.enable_grad():
-        costs = find_costs(state, forward, loss, training, mechanisms, signals)
+        costs = find_costs(state, forward, terms, fired.counted, mechanisms, signals)
     check_finite({f"loss term '{name}'": cost for name, cost in costs.terms.items()}, state.step)
     error *= slopes
-    in_codes = costs.add_to(error @ stack.decoder.mT, encoded.codes)
-    in_values, in_weights = encoded.back(in_codes, costs.in_weights)
-    bias = torch.empty_like(stack.encoder_bias)
-    kernels.through_relu(would_fire.values.numpy(), in_values.numpy(), bias.numpy())
-    gradients = {
-        "encoder": _encoder_gradient(inputs, in_values),
-        "encoder_bias": bias,
-        "decoder": encoded.codes.values.mT @ error,
-    }
-    _pass_on(gradients, stack, error, in_weights)
+    in_codes = costs.add_to(error @ stack.decoder.mT, encoded.codes, codes_count=fired.counted is None)
+    in_codes, in_weights = encoded.back(in_codes, costs.in_weights)
+    back = fired.back(Learned(in_codes, costs.in_counted, in_again))
+    gradients = {"encoder": _encoder_gradient(inputs, back.in_pre), "decoder": encoded.codes.values.mT @ error}
+    gradients |= back.in_weights
+    _pass_on(gradients, stack, error, back.total, in_weights)
     lengths = gradient_lengths(gradients)
     check_finite({"gradient": lengths}, state.step)
     rate = rates(state, training)
-    if training.clip is None and stack.pre_bias is None:
-        named = [gradients[name].numpy() for name in ("encoder", "encoder_bias", "decoder")]
-        kernels.take_step(*named, *state.adam.corrections(rate), *state.adam.with_moments(state.stack.parameters()))
+    if training.clip is None:
+        named = [gradients[name].numpy() for name in ROWS]
+        kernels.take_step(*named, *state.adam.corrections(rate), *state.adam.with_moments(stack.parameters()))
+        state.adam.update_others(stack.parameters(), gradients, rate)
     else:
         apply_gradients(state, gradients, lengths, rate, training)
     return conclude(state, forward, costs.terms, training, mechanisms, signals)
 
 
-def _loss(error: Float[Tensor, "m b d"], training: Training) -> tuple[Float[Tensor, "m"], Tensor | float]:
-    """The reconstruction loss, and what times the error is its gradient in the error."""
-    if training.reconstruction_loss == "norm":
-        lengths = torch.linalg.vector_norm(error, dim=2)
-        return lengths.mean(1), norm_slopes(lengths)[..., None]
-    divisor = loss_divisor(training, *error.shape[1:])
-    return error.square().sum((1, 2)) / divisor, 2 / divisor
-
-
-def _codes(stack: Stack, inputs: Inputs) -> Float[Tensor, "m b f"]:
+def _fire(stack: Stack, inputs: Inputs) -> Dense:
     planted = inputs.planted
-    if planted is None:
-        return stack.pre_activations(inputs.x).relu_()
+    if planted is None or not isinstance(stack.activation, Relu):
+        return fire_dense(stack, stack.pre_activations(inputs.x))
     codes = torch.empty(stack.members, len(inputs.x), stack.features)
     bias = stack.shifted_bias()
     for member, values in enumerate(codes):
@@ -77,7 +73,7 @@ def _codes(stack: Stack, inputs: Inputs) -> Float[Tensor, "m b f"]:
         lists_kernels.fire_planted(
             planted.places, planted.strengths, products.numpy(), bias[member].numpy(), values.numpy()
         )
-    return codes
+    return fire_dense(stack, codes)
 
 
 def _encoder_gradient(inputs: Inputs, in_values: Float[Tensor, "m b f"]) -> Float[Tensor, "m f d"]:
@@ -92,11 +88,10 @@ def _encoder_gradient(inputs: Inputs, in_values: Float[Tensor, "m b f"]) -> Floa
     return gradient
 
 
-def _pass_on(gradients: Named, stack: Stack, in_error: Float[Tensor, "m b d"], in_weights: Named) -> None:
+def _pass_on(gradients: Named, stack: Stack, in_error: Tensor, total: Float[Tensor, "m f"], in_weights: Named) -> None:
     """What reaches the pre-bias, and what penalties say of weights themselves; in place."""
     if stack.pre_bias is not None:
-        through_encoder = (gradients["encoder_bias"][:, None] @ stack.encoder)[:, 0]
-        gradients["pre_bias"] = in_error.sum(1) - through_encoder
-        gradients["encoder"] -= gradients["encoder_bias"][..., None] * stack.pre_bias[:, None]
+        gradients["pre_bias"] = in_error.sum(1) - (total[:, None] @ stack.encoder)[:, 0]
+        gradients["encoder"] -= total[..., None] * stack.pre_bias[:, None]
     for name, gradient in in_weights.items():
         gradients[name] += gradient

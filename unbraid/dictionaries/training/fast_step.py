@@ -6,13 +6,14 @@ batch and the weights, so a run that resumes chooses alike.
 
 import torch
 
+from unbraid.dictionaries.activations import BatchTopK
 from unbraid.dictionaries.lists import Inputs, too_dense
 from unbraid.dictionaries.mechanisms.mechanism import Mechanisms
 from unbraid.dictionaries.training.adam import Adam
 from unbraid.dictionaries.training.config import Training
 from unbraid.dictionaries.training.dense_step import dense_step
 from unbraid.dictionaries.training.sparse_step import sparse_step
-from unbraid.dictionaries.training.step import State, StepOutput
+from unbraid.dictionaries.training.step import State, StepOutput, step
 from unbraid.errors import NotFinite
 from unbraid.members import select_member
 
@@ -43,7 +44,10 @@ def _step_alone(state: State, index: int, inputs: Inputs, training: Training, me
     outcome = None
     if not too_dense(alone.stack, inputs).any():
         outcome = sparse_step(alone, inputs, settings, mechanisms)
-    outcome = outcome or dense_step(alone, inputs, settings, mechanisms)
+    if outcome is None:
+        dense = not isinstance(alone.stack.activation, BatchTopK)
+        take = dense_step if dense else lambda state, inputs, *rest: step(state, inputs.x, *rest)
+        outcome = take(alone, inputs, settings, mechanisms)
     for name, memory in alone.memories.items():
         for key, tensor in memory.items():
             state.memories[name][key][index : index + 1] = tensor

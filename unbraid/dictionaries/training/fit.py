@@ -6,7 +6,7 @@ from unbraid.axes import Float, Tensor
 from unbraid.dictionaries.lists import Inputs, serve
 from unbraid.dictionaries.mechanisms import MECHANISMS
 from unbraid.dictionaries.mechanisms.mechanism import Mechanism, Mechanisms
-from unbraid.dictionaries.stack import Dictionary, Stack
+from unbraid.dictionaries.stack import Dictionary, InitFrom, Stack, Target
 from unbraid.dictionaries.training.config import Training
 from unbraid.dictionaries.training.fast_step import fast_step
 from unbraid.dictionaries.training.step import State, StepOutput, step
@@ -21,6 +21,8 @@ InputSource = Callable[[int], Inputs]
 def inputs_of(world: World, training: Training) -> InputSource:
     def inputs(position: int) -> Inputs:
         batch = world.batch(position, training.batch)
+        if batch.target is not None:
+            return Inputs(batch.x, target=batch.target)
         return Inputs(batch.x, batch.truth, world.directions) if batch.exact else Inputs(batch.x)
 
     return inputs
@@ -31,6 +33,19 @@ def first_inputs(dictionary: Dictionary, source: InputSource) -> Float[Tensor, "
     return source(0).x if dictionary.from_data else None
 
 
+def target_of(world: World, dictionary: Dictionary, source: InputSource | None) -> Target | None:
+    """What the world has to be predicted, where that is not its inputs alone and at one site.
+
+    And in which units, for a dictionary that begins at another. Without a source, nothing of its samples.
+    """
+    begins = isinstance(dictionary.init, InitFrom)
+    if world.target_dimensions is None and not world.sites and not begins:
+        return None
+    first = source(0).target if source is not None and dictionary.from_data else None
+    units = (world.normalization, world.target_normalization) if begins else (None, None)
+    return Target(world.target_dimensions, world.sites, first, *units)
+
+
 def train(state: State, source: InputSource, training: Training, mechanisms: Mechanisms) -> Iterator[StepOutput]:
     """Go on from where the state is; whoever iterates decides what to log and when to save."""
     while state.step < training.steps:
@@ -39,9 +54,10 @@ def train(state: State, source: InputSource, training: Training, mechanisms: Mec
 
 def advance(state: State, inputs: Inputs, training: Training, mechanisms: Mechanisms) -> StepOutput:
     """One step: the fast one where it applies, else the readable one."""
-    if serve(state.stack):
+    plain = inputs.target is None and state.stack.decoder_norm == "unit"
+    if plain and serve(state.stack):
         return fast_step(state, inputs, training, mechanisms)
-    return step(state, inputs.x, training, mechanisms)
+    return step(state, inputs.x, training, mechanisms, inputs.target)
 
 
 def fit(
@@ -59,7 +75,8 @@ def fit(
     Parameters
     ----------
     world : World
-        Where batches come from: `Superposition`, `Activations`, or your own subclass of `World`.
+        Where batches come from: `Superposition`, `Activations`, or your own subclass of `World`. Where its batches
+        have a target beside their inputs, the dictionaries are transcoders.
     dictionary : Dictionary, optional
         Size, activation rule and initial weights; `Dictionary()` if not given.
     mechanisms : sequence of Mechanism
@@ -95,7 +112,8 @@ def fit(
         raise UserError("fit was given two mechanisms of one kind; accepted: each kind once")
     training = stack_configs([training or Training()] * len(seeds))
     source, dictionary = inputs_of(world, training), dictionary or Dictionary()
-    state = State.start(dictionary, world.dimensions, named, seeds, first_inputs(dictionary, source))
+    target = target_of(world, dictionary, source)
+    state = State.start(dictionary, world.dimensions, named, seeds, first_inputs(dictionary, source), target)
     for _ in train(state, source, training, named):
         pass
     return state.in_use(named)

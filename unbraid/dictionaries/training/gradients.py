@@ -18,7 +18,7 @@ from unbraid.dictionaries.mechanisms.mechanism import Forward, Mechanism, Mechan
 from unbraid.dictionaries.stack import Stack
 from unbraid.dictionaries.training import kernels
 from unbraid.dictionaries.training.config import Training
-from unbraid.dictionaries.training.step import State, encode, rule_costs
+from unbraid.dictionaries.training.step import State, encode
 from unbraid.schedule import Terms
 
 
@@ -67,10 +67,12 @@ class Costs:
     in_counted: Float[Tensor, "m b"]
     in_weights: dict[str, Tensor]
 
-    def add_to(self, gradients: Float[Tensor, "m b k"], codes: Codes) -> Float[Tensor, "m b k"]:
-        """The gradients in these codes, in place, with the penalties' among them."""
+    def add_to(self, gradients: Float[Tensor, "m b k"], codes: Codes, codes_count: bool = True) -> Tensor:
+        """The gradients in these codes, in place, with the penalties' among them; what counts may not be the codes."""
         if self.in_values is not None:
             gradients.add_(self.in_values)
+        if not codes_count:
+            return gradients
         kernels.add_where_fired(codes.values.numpy(), self.in_counted.numpy(), gradients.numpy())
         return gradients
 
@@ -78,22 +80,25 @@ class Costs:
 def find_costs(
     state: State,
     forward: Forward,
-    reconstruction: Float[Tensor, "m"],
-    training: Training,
+    terms: Terms,
+    counted: Float[Tensor, "m b"] | None,
     mechanisms: Mechanisms,
     signals: Signals,
 ) -> Costs:
-    """The costs of a pass, given the reconstruction's, and the gradients of the others."""
-    weights = state.stack.requires_grad_copy()
-    terms = {"reconstruction": reconstruction, **rule_costs(forward, weights, training, state)}
+    """All costs, given those whose gradients are written out, and the gradients of the mechanisms'.
+
+    `counted` is what a sparsity cost counts, where that is not Σ|code|.
+    """
+    weights, by_hand, terms = state.stack.requires_grad_copy(), set(terms), dict(terms)
     values = forward.codes.values.detach().requires_grad_()
-    codes, counted = replace(forward.codes, values=values), forward.codes.l1().requires_grad_()
+    codes = replace(forward.codes, values=values)
+    counted = (forward.codes.l1() if counted is None else counted.clone()).requires_grad_()
     seen = Forward(forward.x, codes, forward.reconstruction, Fired(codes, counted), known=forward.known)
     for name, mechanism in mechanisms.items():
-        cost = mechanism.penalty(seen, weights, signals)
+        cost = mechanism.penalty(seen, weights, signals) if name not in by_hand else None
         if cost is not None:
             terms[name] = cost
-    penalties = [cost for name, cost in terms.items() if name != "reconstruction" and cost.requires_grad]
+    penalties = [cost for name, cost in terms.items() if name not in by_hand and cost.requires_grad]
     named = {"values": values, "counted": counted, **weights.parameters()}
     gradients = _gradients(torch.stack(penalties).sum(), named) if penalties else {}
     in_values, in_counted = gradients.pop("values", None), gradients.pop("counted", torch.zeros_like(counted))
@@ -104,6 +109,15 @@ def _gradients(output: Tensor, inputs: Named, in_output: Tensor | None = None) -
     """Those of the inputs that the output depends on."""
     gradients = torch.autograd.grad(output, list(inputs.values()), in_output, allow_unused=True)
     return {name: gradient for name, gradient in zip(inputs, gradients, strict=True) if gradient is not None}
+
+
+def loss_of(error: Float[Tensor, "m b d"], training: Training) -> tuple[Float[Tensor, "m"], Tensor | float]:
+    """The reconstruction loss, and what times the error is its gradient in the error."""
+    if training.reconstruction_loss == "norm":
+        lengths = torch.linalg.vector_norm(error, dim=2)
+        return lengths.mean(1), norm_slopes(lengths)[..., None]
+    divisor = loss_divisor(training, *error.shape[1:])
+    return error.square().sum((1, 2)) / divisor, 2 / divisor
 
 
 def loss_divisor(training: Training, samples: int, dimensions: int) -> int:

@@ -1,107 +1,171 @@
 """The step of `step.py`, at the cost of what fired: the same mathematics, with gradients written out by hand.
 
-    error = x̂ - x        ∂/∂value = scale · error·direction + ∂penalties        scale = 2/b, or 2/(b·d)
-    ∂/∂direction = scale · Σ value · error        ∂/∂encoder row = Σ ∂value · x        ∂/∂bias = Σ ∂value
+    error = factor · (x̂ - target)        ∂/∂code = error·direction + ∂penalties        factor = 2/b, or 2/(b·d)
+    ∂/∂direction = Σ code · error        ∂/∂encoder row = Σ ∂pre · x        ∂/∂bias = Σ ∂pre
 
-Where the loss is the error's length, `error` is first divided by b times it, sample by sample, and scale is 1.
-Where a mechanism acts at `encode`, ∂value goes back through that before it reaches the encoder. Penalties and `encode`
-are differentiated by autograd, but only with respect to the few values that fired (and to weights, where a mechanism
-looks at those). It declines, before anything has changed, where codes are too dense for lists.
+Where the loss is the error's length, `error` is also divided by it, sample by sample, and factor is 1/b.
+Prefixes of `Matryoshka` are further errors of the same pass: a direction learns from those it is part of, their sum.
+`rules.py` goes back from ∂code to ∂pre. Where a mechanism acts at `encode`, ∂code goes back through that before.
+Other penalties and `encode` are differentiated by autograd, but only with respect to the few values that fired (and to
+weights, where a mechanism looks at those). It declines, before anything has changed, where codes are too dense.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 import torch
 
 from unbraid.axes import Float, Tensor
-from unbraid.codes import Codes
 from unbraid.dictionaries import kernels as lists_kernels
+from unbraid.dictionaries.activations import Named
 from unbraid.dictionaries.lists import Inputs, Lists, encode_lists
+from unbraid.dictionaries.mechanisms.matryoshka import Matryoshka
 from unbraid.dictionaries.mechanisms.mechanism import Forward, Mechanisms, Signals, gather_signals
 from unbraid.dictionaries.stack import Stack
 from unbraid.dictionaries.training import kernels
-from unbraid.dictionaries.training.adam import gradient_lengths
+from unbraid.dictionaries.training.adam import ROWS, gradient_lengths
 from unbraid.dictionaries.training.config import Training
-from unbraid.dictionaries.training.gradients import Encoded, find_costs, loss_divisor, norm_slopes
+from unbraid.dictionaries.training.gradients import Encoded, find_costs, loss_divisor
+from unbraid.dictionaries.training.revival import Revived, revive
+from unbraid.dictionaries.training.rules import Back, Learned, fire, remembered
 from unbraid.dictionaries.training.step import State, StepOutput, apply_gradients, check_finite, conclude, rates
 
 
+@torch.no_grad()
 def sparse_step(state: State, inputs: Inputs, training: Training, mechanisms: Mechanisms) -> StepOutput | None:
     """Advance `state` by one batch, in place; None, with nothing changed, where lists are not the way."""
-    signals = gather_signals(mechanisms, state.memories, state.stack)
-    lists = encode_lists(state.stack, inputs)
+    stack, x, target = state.stack, inputs.x, inputs.x
+    signals = gather_signals(mechanisms, state.memories, stack)
+    lists = encode_lists(stack, inputs)
     if lists is None:
         return None
-    x = inputs.x
-    encoded = _encode_in_place(lists, state.stack, mechanisms, signals)
-    decoded = _Decoded.of(state.stack, lists, x, training)
-    forward = Forward(x, decoded.codes, decoded.reconstruction, would_fire=encoded.would_fire)
-    costs = find_costs(state, forward, decoded.loss, training, mechanisms, signals)
+    memory, fired = remembered(stack, lists), fire(stack, lists)
+    encoded = _encode_in_place(lists, stack, mechanisms, signals)
+    slots = encoded.codes.values.shape[-1]
+    decoded = _Decoded.of(stack, lists, slots, target, _Nested.of(stack, mechanisms), training)
+    again = None if fired.again is None else _auxiliary(stack, lists, fired.again, target, training)
+    revived = revive(state, x, target, decoded.reconstruction, training)
+    forward = Forward(x, encoded.codes, decoded.reconstruction, would_fire=encoded.would_fire)
+    with torch.enable_grad():
+        terms = _terms(decoded, revived, again)
+        costs = find_costs(state, forward, terms, fired.counted, mechanisms, signals)
     check_finite({f"loss term '{name}'": cost for name, cost in costs.terms.items()}, state.step)
-    in_codes = costs.add_to(decoded.gradients, encoded.codes)
-    in_values, in_weights = encoded.back(in_codes, costs.in_weights)
-    check_finite({"gradient": in_values.flatten(1).abs().amax(1)}, state.step)
-    events = _Events.of(lists, in_values)
+    in_codes = costs.add_to(decoded.gradients, encoded.codes, codes_count=fired.counted is None)
+    in_codes, in_weights = encoded.back(in_codes, costs.in_weights)
+    back = fired.back(Learned(in_codes, costs.in_counted, again and again.gradients))
+    check_finite({"gradient": back.in_pre.flatten(1).abs().amax(1)}, state.step)
+    sums = _Sums(_Events.of(lists, back.in_pre), decoded, x.contiguous().numpy(), revived, back)
     rate = rates(state, training)
-    if training.clip is None and not in_weights and state.stack.pre_bias is None:
-        _update_at_once(state, events, decoded, rate)
+    if training.clip is None and not in_weights:
+        _update_at_once(state, sums, rate)
     else:
-        gradients = _all_gradients(state.stack, events, decoded, in_weights)
+        gradients = _all_gradients(stack, sums, in_weights)
         apply_gradients(state, gradients, gradient_lengths(gradients), rate, training)
+    stack.remember(memory)
     return conclude(state, forward, costs.terms, training, mechanisms, signals)
+
+
+def _terms(decoded: "_Decoded", revived: Revived, again: "_Decoded | None") -> Named:
+    """The costs whose gradients are written out."""
+    terms = {"reconstruction": decoded.loss, **decoded.nested_costs}
+    if revived.cost is not None:
+        terms["auxk"] = revived.cost
+    return terms if again is None else {**terms, "auxiliary": again.loss}
 
 
 def _encode_in_place(lists: Lists, stack: Stack, mechanisms: Mechanisms, signals: Signals) -> Encoded:
     """Let mechanisms lower and silence what would fire; the lists then hold what fires, in the same slots."""
     encoded = Encoded.of(lists.codes(), stack, mechanisms, signals)
-    values = encoded.codes.values.numpy()
-    lists.values[..., : values.shape[-1]] = values
+    if encoded.codes is not encoded.would_fire:
+        values = encoded.codes.values.numpy()
+        lists.values[..., : values.shape[-1]] = values
     return encoded
 
 
 @dataclass(frozen=True)
-class _Decoded:
-    """Lists decoded: reconstruction, error, its square per member, and that square's gradients in the codes."""
+class _Nested:
+    """Prefixes of the features that reconstruct alone: their widths, rising, whose each is, and its weight there."""
 
-    codes: Codes
-    x: np.ndarray
+    widths: list[int]
+    names: list[str]
+    weights: Float[Tensor, "m p"]
+
+    @classmethod
+    def of(cls, stack: Stack, mechanisms: Mechanisms) -> "_Nested":
+        asked = [
+            (ceil(share * stack.features), name, torch.as_tensor(mechanism.weight).expand(stack.members))
+            for name, mechanism in mechanisms.items()
+            if isinstance(mechanism, Matryoshka)
+            for share in mechanism.prefixes
+        ]
+        asked.sort(key=lambda prefix: prefix[0])
+        weights = [weight.float() for _, _, weight in asked]
+        together = torch.stack(weights, 1) if weights else torch.zeros(stack.members, 0)
+        return cls([width for width, _, _ in asked], [name for _, name, _ in asked], together)
+
+    def segments(self, features: int) -> np.ndarray:
+        """The segment of each feature: the number of prefixes it is no part of."""
+        return np.searchsorted(np.array(self.widths, np.int64), np.arange(features), side="right")
+
+
+@dataclass(frozen=True)
+class _Decoded:
+    """Lists decoded: reconstruction, errors by segment, the losses, and their gradients in the codes."""
+
     reconstruction: Tensor
-    error: np.ndarray
+    errors: np.ndarray
+    segments: np.ndarray
     loss: Float[Tensor, "m"]
-    scale: np.float32
+    nested_costs: Named
     gradients: Float[Tensor, "m b k"]
 
     @classmethod
-    def of(cls, stack: Stack, lists: Lists, x: Tensor, training: Training) -> "_Decoded":
-        codes, shape = lists.codes(), (stack.members, *x.shape)
-        reconstruction, error = np.empty(shape, np.float32), np.empty(shape, np.float32)
-        squares, gradients = np.empty(shape[:2], np.float32), np.empty(codes.values.shape, np.float32)
-        offset = np.zeros((shape[0], shape[2]), np.float32) if stack.pre_bias is None else stack.pre_bias.numpy()
-        rows, divisor = x.contiguous().numpy(), loss_divisor(training, *x.shape)
+    def of(
+        cls, stack: Stack, lists: Lists, slots: int, target: Tensor, nested: _Nested, training: Training
+    ) -> "_Decoded":
+        members, samples, dimensions = stack.members, *target.shape
+        count, divisor = len(nested.widths) + 1, loss_divisor(training, samples, dimensions)
+        reconstruction = np.empty((members, samples, dimensions), np.float32)
+        errors, squares = np.empty((members, count, *target.shape), np.float32), np.empty((members, count, samples))
+        gradients = np.empty((members, samples, slots), np.float32)
         norm = training.reconstruction_loss == "norm"
-        scale = np.float32(1 if norm else 2 / divisor)
+        whole = torch.full((members, 1), (1 if norm else 2) / divisor)
         lists_kernels.decode(
             lists.features,
             lists.values,
             lists.counts,
+            np.array([*nested.widths, lists.width], np.int64),
+            torch.cat([nested.weights * 2 / samples, whole], 1).numpy(),
+            norm,
             stack.decoder.numpy(),
-            offset,
-            rows,
-            scale,
+            _offset(stack, dimensions),
+            target.contiguous().numpy(),
             reconstruction,
-            error,
+            errors,
             squares,
             gradients,
         )
-        loss = torch.from_numpy(squares).sum(1) / divisor
-        if norm:
-            lengths = torch.from_numpy(squares).sqrt()
-            loss, slopes = lengths.mean(1), norm_slopes(lengths)[..., None].numpy()
-            error *= slopes
-            gradients *= slopes
-        return cls(codes, rows, torch.from_numpy(reconstruction), error, loss, scale, torch.from_numpy(gradients))
+        found = torch.from_numpy(squares)
+        loss = (found[:, -1].sqrt() if norm else found[:, -1]).sum(1) / divisor
+        means = found[:, :-1].mean(2) * nested.weights
+        costs = {
+            name: means[:, [name == other for other in nested.names]].sum(1).float()
+            for name in dict.fromkeys(nested.names)
+        }
+        made = torch.from_numpy(reconstruction), errors, nested.segments(lists.width)
+        return cls(*made, loss.float(), costs, torch.from_numpy(gradients))
+
+
+def _offset(stack: Stack, dimensions: int) -> np.ndarray:
+    return np.zeros((stack.members, dimensions), np.float32) if stack.pre_bias is None else stack.pre_bias.numpy()
+
+
+def _auxiliary(stack: Stack, lists: Lists, codes: np.ndarray, target: Tensor, training: Training) -> _Decoded:
+    """What the detached decoder makes of other codes in the same slots."""
+    other = Lists(lists.features, codes, lists.counts, lists.width)
+    return _Decoded.of(stack, other, codes.shape[-1], target, _Nested.of(stack, {}), training)
 
 
 @dataclass(frozen=True)
@@ -114,7 +178,7 @@ class _Events:
     gradients: np.ndarray
 
     @classmethod
-    def of(cls, lists: Lists, value_gradients: Tensor) -> "_Events":
+    def of(cls, lists: Lists, in_pre: Tensor) -> "_Events":
         members = len(lists.counts)
         most = int(lists.counts.sum(1).max(initial=0))
         events = cls(
@@ -126,7 +190,7 @@ class _Events:
         lists_kernels.sort_by_feature(
             lists.features,
             lists.values,
-            value_gradients.numpy(),
+            in_pre.numpy(),
             lists.counts,
             events.starts,
             events.samples,
@@ -136,40 +200,62 @@ class _Events:
         return events
 
 
-def _update_at_once(state: State, events: _Events, decoded: _Decoded, rate: Float[Tensor, "m"]) -> None:
-    """Gradients, Adam and unit rows in one pass over the weights."""
-    kernels.update_weights(
-        events.starts,
-        events.samples,
-        events.values,
-        events.gradients,
-        decoded.x,
-        decoded.error,
-        decoded.scale,
+@dataclass(frozen=True)
+class _Sums:
+    """All that the gradients of the weights are sums of."""
+
+    events: _Events
+    decoded: _Decoded
+    x: np.ndarray
+    revived: Revived
+    back: Back
+
+    def arrays(self, stack: Stack) -> list[np.ndarray]:
+        """For kernels; without a pre-bias that has no columns."""
+        events, decoded, revived = self.events, self.decoded, self.revived
+        pre_bias = np.zeros((stack.members, 0), np.float32) if stack.pre_bias is None else stack.pre_bias.numpy()
+        return [
+            *(events.starts, events.samples, events.values, events.gradients),
+            *(self.x, decoded.errors, decoded.segments, pre_bias),
+            *(revived.places, revived.encoder, revived.decoder),
+        ]
+
+    def of_features(self) -> Named:
+        """The gradients of weights that a feature has one of, each `m f`."""
+        named = self.back.in_weights
+        return {**named, "encoder_bias": named["encoder_bias"] + self.revived.in_bias}
+
+    def of_output(self) -> Float[Tensor, "m d"]:
+        """The gradient of what is added to every reconstruction."""
+        return torch.from_numpy(self.decoded.errors[:, 0]).sum(1)
+
+
+def _update_at_once(state: State, sums: _Sums, rate: Float[Tensor, "m"]) -> None:
+    """Gradients, Adam and unit rows in one pass over the rows; then the few weights that are left."""
+    stack = state.stack
+    blocks = -(-stack.features // kernels.BLOCK)
+    passed_on = np.empty((stack.members, blocks, stack.d_in), np.float32)
+    kernels.update_rows(
+        *sums.arrays(stack),
+        passed_on,
         *state.adam.corrections(rate),
-        *state.adam.with_moments(state.stack.parameters()),
+        *state.adam.with_moments(stack.parameters()),
     )
-
-
-def _all_gradients(
-    stack: Stack, events: _Events, decoded: _Decoded, weight_gradients: Mapping[str, Tensor]
-) -> dict[str, Tensor]:
-    """The gradients of all weights, written out: for clipping, a pre-bias, or penalties on weights."""
-    gradients = {name: torch.empty_like(p) for name, p in stack.parameters().items()}
-    kernels.weight_gradients(
-        events.starts,
-        events.samples,
-        events.values,
-        events.gradients,
-        decoded.x,
-        decoded.error,
-        decoded.scale,
-        *(gradients[name].numpy() for name in ("encoder", "encoder_bias", "decoder")),
-    )
+    gradients = sums.of_features()
     if stack.pre_bias is not None:
-        total = torch.from_numpy(decoded.error).sum(1) * float(decoded.scale)
-        gradients["pre_bias"] = total - (gradients["encoder_bias"][:, None] @ stack.encoder)[:, 0]
-        gradients["encoder"] -= gradients["encoder_bias"][..., None] * stack.pre_bias[:, None]
-    for name, gradient in weight_gradients.items():
+        gradients["pre_bias"] = sums.of_output() - torch.from_numpy(passed_on).sum(1)
+    state.adam.update_others(stack.parameters(), gradients, rate)
+
+
+def _all_gradients(stack: Stack, sums: _Sums, in_weights: Mapping[str, Tensor]) -> Named:
+    """The gradients of all weights, written out: for clipping, or penalties on weights."""
+    parameters = stack.parameters()
+    rows = {name: torch.empty_like(parameters[name]) for name in ROWS}
+    kernels.weight_gradients(*sums.arrays(stack), *(rows[name].numpy() for name in ROWS))
+    gradients = {**rows, **sums.of_features()}
+    if stack.pre_bias is not None:
+        totals = sums.back.total + sums.revived.in_bias
+        gradients["pre_bias"] = sums.of_output() - (totals[:, None] @ stack.encoder)[:, 0]
+    for name, gradient in in_weights.items():
         gradients[name] += gradient
-    return gradients
+    return {name: gradients[name] for name in parameters}

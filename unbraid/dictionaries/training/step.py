@@ -20,7 +20,7 @@ from unbraid.dictionaries.mechanisms.mechanism import (
     check_signals,
     gather_signals,
 )
-from unbraid.dictionaries.stack import Dictionary, Stack
+from unbraid.dictionaries.stack import Dictionary, Stack, Target
 from unbraid.dictionaries.training.adam import Adam, clip_per_member, gradient_lengths
 from unbraid.dictionaries.training.config import Training
 from unbraid.schedule import Terms, check_finite, moment_after, rate_factor
@@ -49,9 +49,12 @@ class State:
         mechanisms: Mechanisms,
         seeds: Sequence[int],
         x: Float[Tensor, "b d"] | None = None,
+        target: Target | None = None,
     ) -> "State":
         check_signals(mechanisms)
-        stack = Stack.start(dictionary, dimensions, seeds, x)
+        stack = Stack.start(dictionary, dimensions, seeds, x, target)
+        for name, mechanism in mechanisms.items():
+            mechanism.check_stack(name, stack)
         memories = {name: mechanism.start(stack) for name, mechanism in mechanisms.items()}
         return cls(stack, Adam.start(stack.parameters()), memories)
 
@@ -78,12 +81,21 @@ class StepOutput:
     l0: Float[Tensor, "m"]
 
 
-def step(state: State, x: Float[Tensor, "b d"], training: Training, mechanisms: Mechanisms) -> StepOutput:
-    """Advance `state` by one batch, in place. A cost that is not finite stops before anything changed."""
+def step(
+    state: State,
+    x: Float[Tensor, "b d"],
+    training: Training,
+    mechanisms: Mechanisms,
+    target: Float[Tensor, "b o"] | None = None,
+) -> StepOutput:
+    """Advance `state` by one batch, in place. A cost that is not finite stops before anything changed.
+
+    Reconstructions are held against the target: x itself, in an autoencoder.
+    """
     signals = gather_signals(mechanisms, state.memories, state.stack)
 
     weights = state.stack.requires_grad_copy()
-    forward = run_forward(weights, x, mechanisms, signals)
+    forward = run_forward(weights, x, mechanisms, signals, target)
     terms = {"reconstruction": reconstruction_loss(forward, training), **rule_costs(forward, weights, training, state)}
     for name, mechanism in mechanisms.items():
         cost = mechanism.penalty(forward, weights, signals)
@@ -124,9 +136,9 @@ def conclude(
     """Let mechanisms observe and edit, and count the step."""
     if state.since_fired is not None:
         state.since_fired.add_(len(forward.x)).masked_fill_(forward.codes.counts() > 0, 0)
+    forward = replace(forward, moment=moment_after(state.step, training))
     for name, mechanism in mechanisms.items():
         state.memories[name] = mechanism.observe(forward, state.memories[name], state.stack, signals)
-    forward = replace(forward, moment=moment_after(state.step, training))
     resets = [m.edit(forward, state.memories[name], state.stack, signals) for name, m in mechanisms.items()]
     for reset in resets:
         if reset is not None:
@@ -135,12 +147,18 @@ def conclude(
     return StepOutput({name: cost.detach() for name, cost in terms.items()}, forward.codes.l0().double().mean(-1))
 
 
-def run_forward(stack: Stack, x: Float[Tensor, "b d"], mechanisms: Mechanisms, signals: Signals) -> Forward:
+def run_forward(
+    stack: Stack,
+    x: Float[Tensor, "b d"],
+    mechanisms: Mechanisms,
+    signals: Signals,
+    target: Float[Tensor, "b o"] | None = None,
+) -> Forward:
     fired = stack.activation.fire(stack.pre_activations(x), stack.tensors())
     codes = encode(fired.codes, stack, mechanisms, signals)
     seen = fired.seen and encode(fired.seen, stack, mechanisms, signals)
     after = replace(fired, codes=codes, seen=seen)
-    return Forward(x, codes, stack.decode(codes), after, would_fire=fired.seen or fired.codes)
+    return Forward(x, codes, stack.decode(codes, x), after, would_fire=fired.seen or fired.codes, other_target=target)
 
 
 def encode(codes: Codes, stack: Stack, mechanisms: Mechanisms, signals: Signals) -> Codes:
@@ -155,7 +173,8 @@ def rule_costs(forward: Forward, stack: Stack, training: Training, state: State)
     fired, costs = forward.fired, auxk_cost(forward, stack, training, state)
     if fired is None or fired.again is None:
         return {**costs, **fired.costs} if fired else costs
-    again = Forward(forward.x, fired.again, stack.detached().decode(fired.again))
+    decoded = stack.detached().decode(fired.again, forward.x)
+    again = Forward(forward.x, fired.again, decoded, other_target=forward.other_target)
     return {**costs, **fired.costs, "auxiliary": reconstruction_loss(again, training)}
 
 
@@ -178,8 +197,8 @@ def auxk_cost(forward: Forward, stack: Stack, training: Training, state: State) 
 def reconstruction_loss(forward: Forward, training: Training) -> Float[Tensor, "m"]:
     """Squared error of a sample, summed over dimensions or their mean (superposition study), or its length (`norm`)."""
     if training.reconstruction_loss == "norm":
-        return torch.linalg.vector_norm(forward.reconstruction - forward.x, dim=2).mean(1)
-    squares = (forward.reconstruction - forward.x).square()
+        return torch.linalg.vector_norm(forward.reconstruction - forward.target, dim=2).mean(1)
+    squares = (forward.reconstruction - forward.target).square()
     return squares.mean((1, 2)) if training.reconstruction_loss == "mean_square" else squares.sum(2).mean(1)
 
 

@@ -68,6 +68,7 @@ def evaluate_on_model(
     saes: Mapping[str, SAE],
     config: LanguageModelEvaluation,
     progress: TaskProgress,
+    target: Site | None = None,
 ) -> LanguageModelScores:
     """Evaluate dictionaries on a language model; what does not apply to the model is left out with a warning.
 
@@ -83,6 +84,8 @@ def evaluate_on_model(
         The texts, and how much of them is read. `config.model` and `config.site` are not used.
     progress
         Shows progress.
+    target
+        What transcoders predict from the site, and replace; None for autoencoders of the site.
 
     Returns
     -------
@@ -94,7 +97,8 @@ def evaluate_on_model(
     width = read_rows(model, site, next(token_batches(model, windows))).shape[1]
     check_width(saes.values(), width, f"'{site.name}' of {model.name}")
     parts = _Parts(progress)
-    scores = score_reconstructions(model, site, windows, saes, parts.begin("splicing reconstructions in"))
+    splicing = parts.begin("splicing reconstructions in")
+    scores = score_reconstructions(model, site, windows, saes, splicing, target)
     mean = scores.pop(MEAN, {})
     warnings = [] if model.is_causal else [f"{model.name} predicts no next token: there is no loss to recover"]
     probes = {
@@ -175,16 +179,17 @@ def evaluate_settings(
     settings: Sequence[SettingSAEs],
     config: LanguageModelEvaluation,
     progress: TaskProgress,
+    target: Site | None = None,
 ) -> JsonDict:
     """Evaluate the dictionaries of every setting beside random ones: what `language_model.json` holds."""
     kinds = [setting.kind for setting in settings]
     shared = [kinds.index(kind) for kind in kinds]
     saes = {f"{i}/{replicate}": sae for i, setting in enumerate(settings) for replicate, sae in setting.saes.items()}
     random = {f"{i}/chance {k}": sae for i in sorted(set(shared)) for k, sae in enumerate(settings[i].random())}
-    scores = evaluate_on_model(model, site, {**saes, **random}, config, progress)
+    scores = evaluate_on_model(model, site, {**saes, **random}, config, progress, target)
     return {
         "model": model.name,
-        "site": site.name,
+        "site": site.name if target is None else f"{site.name} → {target.name}",
         "text": config.text,
         "labelled": list(config.labels),
         "config": config.to_dict(),

@@ -13,7 +13,7 @@ from unbraid.axes import Bool, Float, Int, Tensor
 from unbraid.codes import Codes
 from unbraid.dictionaries import Dictionary
 from unbraid.dictionaries.lists import encode
-from unbraid.dictionaries.stack import Stack
+from unbraid.dictionaries.stack import Stack, Target
 from unbraid.errors import UserError
 
 BLOCK = 1024
@@ -42,11 +42,11 @@ class SAE:
         return encode(self.stack, x.contiguous())
 
     @torch.no_grad()
-    def decode(self, codes: Codes) -> Float[Tensor, "b d"]:
-        return self.stack.decode(codes)[0]
+    def decode(self, codes: Codes, x: Float[Tensor, "b d"] | None = None) -> Float[Tensor, "b o"]:
+        return self.stack.decode(codes, x)[0]
 
-    def reconstruct(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "b d"]:
-        blocks = [self.decode(self.encode(block)) for block in x.split(BLOCK)]
+    def reconstruct(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "b o"]:
+        blocks = [self.decode(self.encode(block), block) for block in x.split(BLOCK)]
         return torch.cat(blocks)
 
     def centered(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "b d"]:
@@ -57,14 +57,19 @@ class SAE:
         """Random directions with the same activation rule and centering: what chance scores.
 
         A rule that learns keeps its thresholds, and with them what they apply to: the bias and the encoder's norms.
+        Decoder rows of free lengths keep these.
         """
         stack = self.stack
         config = Dictionary(d_sae=stack.features, activation=stack.activation, pre_bias=stack.pre_bias is not None)
-        drawn = Stack.start(config, self.width, [seed])
+        target = Target(stack.d_out) if stack.is_transcoder else None
+        drawn = Stack.start(config, self.width, [seed], target=target)
+        if stack.decoder_norm == "free":
+            drawn = replace(drawn, decoder=drawn.decoder * stack.decoder.norm(dim=-1, keepdim=True))
         if not self.rule_learns:
-            return SAE(replace(drawn, pre_bias=stack.pre_bias))
+            return SAE(replace(drawn, pre_bias=stack.pre_bias, decoder_bias=stack.decoder_bias))
         norms = stack.encoder.norm(dim=-1, keepdim=True)
-        return SAE(replace(stack, encoder=norms * drawn.encoder, decoder=drawn.decoder, inhibition={}))
+        kept = replace(stack, encoder=norms * drawn.encoder, decoder=drawn.decoder, inhibition={})
+        return SAE(replace(kept, skip=None))
 
 
 def active_features(codes: Codes) -> tuple[Int[Tensor, "b k"], Float[Tensor, "b k"]]:

@@ -5,11 +5,12 @@ special and padding tokens keep theirs. Where a token and the next are text, the
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import torch
 
 from unbraid.activations.huggingface import HuggingFaceModel
-from unbraid.activations.sites import Site, replace_at_site
+from unbraid.activations.sites import Site, replace_between
 from unbraid.activations.text import Window
 from unbraid.axes import Float, Tensor
 from unbraid.errors import UserError
@@ -20,7 +21,7 @@ from unbraid.metrics.language import Losses
 from unbraid.progress import ReportShare, ignore_share
 from unbraid.randomness import stream
 
-Change = Callable[[Float[Tensor, "b d"]], Float[Tensor, "b d"]]
+Change = Callable[[Float[Tensor, "b d"]], Float[Tensor, "b o"]]
 Scores = dict[str, tuple[float, float | None]]
 """Each score's value, and its standard error from the choice of the text where it is known."""
 
@@ -33,10 +34,15 @@ def score_reconstructions(
     windows: Sequence[Window],
     saes: Mapping[str, SAE],
     progress: ReportShare = ignore_share,
+    target: Site | None = None,
 ) -> dict[str, Scores]:
-    """Scores of each dictionary by name; `mean` is the ablation by the mean. Encoder models have no loss to score."""
+    """Scores of each dictionary by name; `mean` is the ablation by the mean. Encoder models have no loss to score.
+
+    With a `target`, dictionaries are transcoders: they read at the site, and the target is what they replace.
+    """
     x = torch.cat([read_rows(model, site, batch) for batch in token_batches(model, windows)])
-    scores = {name: score_reconstruction(sae, x) for name, sae in saes.items()}
+    y = x if target is None else torch.cat([read_rows(model, target, b) for b in token_batches(model, windows)])
+    scores = {name: score_reconstruction(sae, x, y) for name, sae in saes.items()}
     if not model.is_causal:
         return scores
     if not any((window.kept[:-1] & window.kept[1:]).any() for window in windows):
@@ -44,10 +50,11 @@ def score_reconstructions(
             "no token of the text is followed by another in its window, so no prediction can be scored; accepted: "
             "texts of at least two tokens, in windows that hold two of them beside the special ones"
         )
-    mean = x.mean(0)
-    changes: dict[str, Change] = {ZERO: torch.zeros_like, MEAN: lambda rows: mean.expand_as(rows)}
+    mean = y.mean(0)
+    zero = torch.zeros_like(mean)
+    changes: dict[str, Change] = {name: partial(_constant, row) for name, row in ((ZERO, zero), (MEAN, mean))}
     changes |= {f"sae {name}": sae.reconstruct for name, sae in saes.items()}
-    losses = splice(model, site, windows, changes, progress)
+    losses = splice(model, site, windows, changes, progress, target)
     loss = {name: loss_scores(losses, f"sae {name}") for name in saes}
     return {MEAN: loss_scores(losses, MEAN), **{name: {**loss[name], **scores[name]} for name in saes}}
 
@@ -68,8 +75,12 @@ def splice(
     windows: Sequence[Window],
     changes: Mapping[str, Change],
     progress: ReportShare = ignore_share,
+    target: Site | None = None,
 ) -> dict[str, Losses]:
-    """The model's loss with each change of its activations, and `clean` without."""
+    """The model's loss with each change of its activations, and `clean` without.
+
+    A change is a function of the rows at the site; what it gives is put there or, if given, at the target.
+    """
     losses: dict[str, list[Losses]] = {name: [] for name in (CLEAN, *changes)}
     batches = list(token_batches(model, windows))
     for index, batch in enumerate(batches):
@@ -78,21 +89,21 @@ def splice(
         losses[CLEAN].append(language.losses(clean, clean, batch.tokens, counted))
         for number, (name, change) in enumerate(changes.items()):
             progress((index + number / len(changes)) / len(batches))
-            with replace_at_site(site, _on_text(batch, change)):
+            with replace_between(site, target, partial(_put, change, batch)):
                 changed = language.log_probabilities(_logits(model, batch), counted)
             losses[name].append(language.losses(clean, changed, batch.tokens, counted))
     return {name: language.joined(by_batch) for name, by_batch in losses.items()}
 
 
-def score_reconstruction(sae: SAE, x: Float[Tensor, "b d"]) -> Scores:
-    """Explained variance, cosine, L0 and dead features on these activations."""
+def score_reconstruction(sae: SAE, x: Float[Tensor, "b d"], y: Float[Tensor, "b o"]) -> Scores:
+    """Explained variance, cosine, L0 and dead features on these inputs and targets, the same in an autoencoder."""
     moments, cosine, counts = None, 0.0, torch.zeros(1, sae.stack.features, dtype=torch.long)
-    for block in x.split(BLOCK):
+    for block, wanted in zip(x.split(BLOCK), y.split(BLOCK), strict=True):
         codes = sae.encode(block)
-        reconstruction = sae.decode(codes)
-        of_block = Moments.of(block, reconstruction[None])
+        reconstruction = sae.decode(codes, block)
+        of_block = Moments.of(wanted, reconstruction[None])
         moments = of_block if moments is None else moments + of_block
-        cosine += float(torch.cosine_similarity(block, reconstruction, dim=1).double().sum())
+        cosine += float(torch.cosine_similarity(wanted, reconstruction, dim=1).double().sum())
         counts += codes.counts()
     assert moments is not None
     return {
@@ -108,12 +119,14 @@ def _logits(model: HuggingFaceModel, batch: TokenBatch) -> Tensor:
     return model.model(input_ids=batch.tokens, attention_mask=batch.mask).logits
 
 
-def _on_text(batch: TokenBatch, change: Change) -> Callable[[Tensor], Tensor]:
-    """The change, of tokens that are text only."""
+def _constant(row: Float[Tensor, "o"], rows: Float[Tensor, "b d"]) -> Float[Tensor, "b o"]:
+    return row.expand(len(rows), -1)
 
-    def changed(value: Tensor) -> Tensor:
-        value = value.clone()
-        value[batch.kept] = change(value[batch.kept])
-        return value
 
-    return changed
+def _put(
+    change: Change, batch: TokenBatch, x: Float[Tensor, "b t d"], y: Float[Tensor, "b t o"]
+) -> Float[Tensor, "b t o"]:
+    """What the change makes of tokens that are text; the others keep what they have."""
+    y = y.clone()
+    y[batch.kept] = change(x[batch.kept])
+    return y

@@ -48,18 +48,20 @@ class AttentionMask:
         """Which keys each query may attend to."""
         tokens = self.token_mask.shape[1]
         if self.causal:
-            return torch.ones(1, 1, tokens, tokens, dtype=torch.bool).tril()
+            return self.token_mask.new_ones(1, 1, tokens, tokens).tril()
         return self.token_mask[:, None, None, :]
 
     def additive(self) -> Float[Tensor, "#b #h #t s"]:
         """What is added to scores: 0 or the ALiBi bias, and -inf for keys that are masked."""
-        bias = torch.zeros(1, 1, self.token_mask.shape[1]) if self.alibi is None else self.alibi
-        return torch.where(self.allowed(), bias, -torch.inf)
+        allowed = self.allowed()
+        bias = torch.zeros(1, 1, 1) if self.alibi is None else self.alibi
+        return torch.where(allowed, bias.to(allowed.device), -torch.inf)
 
     def key_counts(self) -> Int[Tensor, "b t"]:
         """How many keys each query may attend to."""
         if self.causal:
-            return torch.arange(1, self.token_mask.shape[1] + 1).expand_as(self.token_mask)
+            keys = torch.arange(1, self.token_mask.shape[1] + 1, device=self.token_mask.device)
+            return keys.expand_as(self.token_mask)
         return self.token_mask.sum(1, keepdim=True).expand_as(self.token_mask)
 
 

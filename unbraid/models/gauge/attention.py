@@ -62,7 +62,7 @@ def queries(beliefs: Beliefs) -> Float[Tensor, "m b t h l"]:
 
 def keys(beliefs: Beliefs) -> Float[Tensor, "m b t h l"]:
     """What each token answers: (-½ P, P m, -½ (mᵀPm + log|S|)); entries off the diagonal count twice."""
-    twice = pair_weights(beliefs.width, beliefs.mean.dtype)
+    twice = pair_weights(beliefs.width, beliefs.mean.dtype).to(beliefs.mean)
     level = (beliefs.mean * beliefs.weighted).sum(-1) + beliefs.logdet
     return torch.cat([-0.5 * twice * beliefs.precision, beliefs.weighted, -0.5 * level[..., None]], -1)
 
@@ -109,7 +109,7 @@ def pattern(kl: Float[Tensor, "m b h t s"], kappa: Float[Tensor, "m h"], mask: G
     """softmax(-KL/κ) over the keys that are not masked."""
     scores = -kl / kappa[:, None, :, None, None]
     if mask.additive is not None:
-        return (scores + mask.additive.to(scores.dtype)).softmax(-1)
+        return (scores + mask.additive.to(scores)).softmax(-1)
     return scores.masked_fill(~mask.allowed, -torch.inf).softmax(-1)
 
 

@@ -121,7 +121,7 @@ def definite_root(matrix: Float[Tensor, "*axes e e"]) -> Float[Tensor, "*axes e 
     if not problem.any():
         return root
     level = matrix.diagonal(0, -2, -1).abs().mean(-1)[..., None, None]
-    eye = torch.eye(matrix.shape[-1], dtype=matrix.dtype)
+    eye = torch.eye(matrix.shape[-1]).to(matrix)
     for attempt in range(TRIES):
         matrix = torch.where((problem != 0)[..., None, None], matrix + FLOOR * 10**attempt * level * eye, matrix)
         root, problem = torch.linalg.cholesky_ex(matrix)
@@ -186,7 +186,7 @@ def products(x: Float[Tensor, "*axes e"]) -> Float[Tensor, "*axes p"]:
     """x xᵀ, folded."""
     if x.shape[-1] == 1:
         return x.square()
-    rows, columns = _picked(x.shape[-1], x.dtype)
+    rows, columns = (picked.to(x) for picked in _picked(x.shape[-1], x.dtype))
     return (x @ rows) * (x @ columns)
 
 
@@ -195,10 +195,11 @@ def fold(matrix: Float[Tensor, "*axes e e"]) -> Float[Tensor, "*axes p"]:
     width = matrix.shape[-1]
     if width == 1:
         return matrix[..., 0]
-    return matrix.flatten(-2) @ (_spread(width, matrix.dtype) / pair_weights(width, matrix.dtype)[:, None]).T
+    halves = _spread(width, matrix.dtype) / pair_weights(width, matrix.dtype)[:, None]
+    return matrix.flatten(-2) @ halves.T.to(matrix)
 
 
 def unfold(folded: Float[Tensor, "*axes p"], width: int) -> Float[Tensor, "*axes e e"]:
     if width == 1:
         return folded[..., None]
-    return (folded @ _spread(width, folded.dtype)).unflatten(-1, (width, width))
+    return (folded @ _spread(width, folded.dtype).to(folded)).unflatten(-1, (width, width))

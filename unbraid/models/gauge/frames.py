@@ -74,8 +74,8 @@ def out_of(turn: Float[Tensor, "m b t e e"], x: Float[Tensor, "m b t h e"]) -> F
 
 def taylor(frames: Float[Tensor, "*axes 3"], degree: int, order: int = TAYLOR_ORDER) -> Float[Tensor, "*axes e e"]:
     """exp(φ·G) cut off after a power, as published."""
-    turned = torch.einsum("...a,aij->...ij", frames, generators(degree).to(frames.dtype))
-    power = total = torch.eye(turned.shape[-1], dtype=frames.dtype).expand_as(turned)
+    turned = torch.einsum("...a,aij->...ij", frames, generators(degree).to(frames))
+    power = total = torch.eye(turned.shape[-1]).to(frames).expand_as(turned)
     for k in range(1, order + 1):
         power = power @ turned / k
         total = total + power
@@ -104,10 +104,11 @@ def _angle(frames: Float[Tensor, "*axes 3"]) -> Float[Tensor, "*axes 1"]:
 
 def _rotation(frames: Float[Tensor, "*axes 3"]) -> Float[Tensor, "*axes 3 3"]:
     angle = _angle(frames)[..., None]
-    turned = torch.einsum("...a,aij->...ij", frames, generators(1).to(frames.dtype))
-    square = frames[..., :, None] * frames[..., None, :] - angle.square() * torch.eye(3, dtype=frames.dtype)
+    turned = torch.einsum("...a,aij->...ij", frames, generators(1).to(frames))
+    eye = torch.eye(3).to(frames)
+    square = frames[..., :, None] * frames[..., None, :] - angle.square() * eye
     half = angle / 2
-    return torch.eye(3, dtype=frames.dtype) + angle.sin() / angle * turned + (half.sin() / half).square() / 2 * square
+    return eye + angle.sin() / angle * turned + (half.sin() / half).square() / 2 * square
 
 
 def _raised(
@@ -115,9 +116,9 @@ def _raised(
 ) -> Float[Tensor, "*axes k k"]:
     """The turn of one degree more: both turns at once, as the coupled irrep sees them."""
     if degree > SMALL:
-        coupling = _coupling(degree).to(below.dtype)
+        coupling = _coupling(degree).to(below)
         half = (below @ coupling.permute(1, 0, 2).flatten(1)).unflatten(-1, (3, -1))  # e, then both of the other side
         turned = torch.einsum("...ij,...ejl->...iel", vectors, half)
         return coupling.flatten(0, 1).T @ turned.flatten(-3, -2)
     both = (vectors[..., :, None, :, None] * below[..., None, :, None, :]).flatten(-4)
-    return (both @ _raising(degree, both.dtype)).unflatten(-1, (2 * degree + 1, -1))
+    return (both @ _raising(degree, both.dtype).to(both)).unflatten(-1, (2 * degree + 1, -1))

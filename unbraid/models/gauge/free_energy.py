@@ -177,7 +177,7 @@ def _turned(state: TokenState, before: Sequence[Beliefs], of_alignment: Sequence
 
 
 def _turning(belief: Beliefs, gradient: Gradient) -> Float[Tensor, "m b t 3"]:
-    matrices = generators(belief.degree).to(belief.mean.dtype)
+    matrices = generators(belief.degree).to(belief.mean)
     means = torch.einsum("mbthi,aij,mbthj->mbta", gradient.mean, matrices, belief.mean)
     covariance, by_covariance = unfold(belief.covariance, belief.width), unfold(gradient.covariance, belief.width)
     return -means - 2 * torch.einsum("mbthik,aij,mbthjk->mbta", by_covariance, matrices, covariance)

@@ -145,7 +145,7 @@ def _by_pairs(
 def _apply_head_mask(layer: int, first: int, family: Family, read: HeadRead, context: ForwardContext) -> HeadRead:
     if (head_mask := context.head_masks.get(layer)) is None:
         return read
-    kept = head_mask[first : first + family.heads].to(read.mean.dtype)
+    kept = head_mask[first : first + family.heads].to(read.mean)
     return HeadRead(read.mean * kept[:, None], read.covariance, read.expected)
 
 
@@ -185,7 +185,7 @@ def _keep_reads(
         z = _heads_apart(out, context.settings)
         out = out + _heads_together(recorder.keep(read, z) - z, context.settings)
     if recorder.wants(written):
-        result = out[:, :, None] * _columns(context.settings).to(out.dtype)[:, None]
+        result = out[:, :, None] * _columns(context.settings).to(out)[:, None]
         out = out + (recorder.keep(written, result) - result).sum(2)
     out = recorder.keep(added, out)
     if not recorder.edits.keys() & {read, written, added}:

@@ -58,6 +58,7 @@ class GaugeModels(Models):
         step: int | None = None,
         edit: Mapping[str, Edit] | None = None,
     ) -> ForwardOutput:
+        self._check_precision()
         attention_mask = self.attention_mask(tokens, self.settings.alibi)
         recorder, head_masks = Recorder.of(self.settings, record, edit), self.head_mask(ablate_heads)
         mask = self._gauge_mask(attention_mask)
@@ -80,6 +81,14 @@ class GaugeModels(Models):
     @property
     def words(self) -> int:
         return self.weights["embed.mean" if self.settings.priors == "free" else "embed.frame"].shape[1]
+
+    def _check_precision(self) -> None:
+        dtype = self.weights["answer.weight"].dtype
+        if dtype not in (torch.float32, torch.float64):
+            raise UserError(
+                f"a gauge model was to run in {dtype}, in which covariances are not definite and torch has no Cholesky "
+                "root; accepted: float32 or float64"
+            )
 
     def _embed(self, tokens: Int[Tensor, "b t"], recorder: Recorder) -> TokenState:
         """Beliefs of tokens before the first layer: in their own frames, and then in the common one."""
@@ -148,13 +157,15 @@ class GaugeModels(Models):
         """As published: a token attends to itself too, unless that is masked and there is another key."""
         allowed = attention_mask.allowed()
         if not self.settings.self_attention:
-            others = ~torch.eye(attention_mask.token_mask.shape[1], dtype=torch.bool)
+            others = ~torch.eye(allowed.shape[-1], dtype=torch.bool, device=allowed.device)
             allowed = allowed & others
             allowed = allowed | (~allowed.any(-1, keepdim=True) & ~others)
         if attention_mask.causal and attention_mask.alibi is None and self.settings.self_attention:
             return GaugeMask(None, allowed, causal=True)
         bias = torch.zeros(()) if attention_mask.alibi is None else attention_mask.alibi
-        return GaugeMask(torch.where(allowed, bias, -torch.inf), allowed, causal=attention_mask.causal)
+        return GaugeMask(
+            torch.where(allowed, bias.to(allowed.device), -torch.inf), allowed, causal=attention_mask.causal
+        )
 
     def _costs(self, state: TokenState, context: ForwardContext, attention_mask: AttentionMask) -> Named:
         costs: Named = {}
@@ -175,7 +186,8 @@ def prior_divergence(belief: Beliefs, prior: Beliefs) -> Float[Tensor, "m b t h"
     """KL(q ‖ p) of each head; covariances are given, and only means feel it."""
     apart = belief.mean - prior.mean
     precision = prior.precision.detach()
-    far = (pair_weights(belief.width, apart.dtype) * precision * (belief.covariance.detach() + products(apart))).sum(-1)
+    weights = pair_weights(belief.width, apart.dtype).to(apart)
+    far = (weights * precision * (belief.covariance.detach() + products(apart))).sum(-1)
     return 0.5 * (far - belief.width + prior.logdet.detach() - belief.logdet.detach())
 
 

@@ -25,14 +25,14 @@ from unbraid.pipeline.dictionary_stages import (
     FitBaselines,
     TrainStack,
 )
-from unbraid.pipeline.experiment import Experiment, Member, MemberStack, Samples, without_per_member
+from unbraid.pipeline.experiment import Experiment, Member, MemberStack, ModelToTry, Samples, without_per_member
 from unbraid.pipeline.language_model_stage import EvaluateOnLanguageModel, check_can_evaluate
 from unbraid.pipeline.model_stages import CaptureActivations, ProbeFactors
 from unbraid.pipeline.stage import Stage
 from unbraid.pipeline.tracker import Tracking
 from unbraid.pipeline.training import Checkpoints
 from unbraid.storage.runs import LANGUAGE_MODEL, Run
-from unbraid.worlds import Activations, AnyWorld, Superposition, World
+from unbraid.worlds import Activations, AnyWorld, Superposition, Synth, World
 
 STACK_BYTES = 2 << 30
 """Larger stacks are split; a constant, so that a run has the same stacks on every machine."""
@@ -162,10 +162,10 @@ class DictionaryExperiment(LearnsDictionaries):
         *("seed", "world", "dictionary", "training", "mechanisms", "baseline", "samples"),
     )
     sections: ClassVar[tuple[str, ...]] = (
-        *("dictionary_summary", "grid", "score_figures", "all_scores", "differences"),
+        *("grid", "score_figures", "differences", "all_scores", "concept_fates", "published_runs"),
         *("mechanism_effects", "pareto_fronts", "absorption", "feature_correlations", "sparse_probing"),
-        *("ablation_steps", "dead_features", "tracking", "timelines", "training_curves"),
-        *("recovery_by_samples", "recovery_by_rate", "feature_recovery", "cosines", "firing_rates"),
+        *("dead_features", "tracking", "timelines", "training_curves"),
+        *("recovery_by_samples", "recovery_by_rate", "feature_recovery", "cosines", "firing_rates", "stability"),
     )
 
     kind: Literal["dictionaries"] = "dictionaries"
@@ -177,11 +177,12 @@ class DictionaryExperiment(LearnsDictionaries):
 
     @model_validator(mode="after")
     def check_world(self) -> Self:
-        if not isinstance(self.world, Superposition | Activations):
+        if not isinstance(self.world, Superposition | Synth | Activations):
             found = self.world.to_dict()["kind"]
             raise ValueError(
-                f"world.kind is '{found}', on which models are trained; accepted: world.kind = 'superposition' or "
-                "'activations', or at the top kind = 'models' (stories), 'language_models' (text) or 'pipeline'"
+                f"world.kind is '{found}', on which models are trained; accepted: world.kind = 'superposition', "
+                "'synth' or 'activations', or at the top kind = 'models' (stories), 'language_models' (text) or "
+                "'pipeline'"
             )
         return self
 
@@ -191,6 +192,8 @@ class DictionaryExperiment(LearnsDictionaries):
         others = [name for name in (*DICTIONARY, "checkpoints", "tracking") if name in given]
         if self.baseline is not None and others:
             raise ValueError(f"baseline and {others[0]} were both given; accepted: one of them")
+        if self.baseline is not None and self.world.target_dimensions is not None:
+            raise ValueError("a baseline cannot predict the world's targets; accepted: a dictionary, or another world")
         if self.baseline is None and "samples" in given:
             raise ValueError("samples is for a baseline, and a dictionary is trained; accepted: training")
         return self
@@ -231,10 +234,15 @@ class DictionaryExperiment(LearnsDictionaries):
     @property
     def n_planted(self) -> int:
         """Known without planting them: a sweep is expanded in a moment, however large its worlds."""
-        return self.world.n_features if isinstance(self.world, Superposition) else 0
+        return self.world.n_features if isinstance(self.world, Superposition | Synth) else 0
 
     def dictionary_world(self) -> World | None:
         return self.world if self.baseline is None else None
+
+    def model_to_try(self) -> ModelToTry | None:
+        if not isinstance(self.world, Activations):
+            return None
+        return ModelToTry(self.world, site=self.world.site)
 
     def replicate(self) -> str:
         return f"{self.world.to_dict().get('seed', 0)}/{self.seed}"

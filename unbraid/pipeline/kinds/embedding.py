@@ -18,9 +18,7 @@ class EmbeddingExperiment(Experiment):
     """Samples of a world in the plane."""
 
     swept: ClassVar[tuple[str, ...]] = ("seed", "world", "embedding", "samples")
-    sections: ClassVar[tuple[str, ...]] = (
-        *("embedding_summary", "score_figures", "all_scores", "differences", "embeddings"),
-    )
+    sections: ClassVar[tuple[str, ...]] = (*("score_figures", "all_scores", "differences", "embeddings"),)
 
     kind: Literal["embedding"]
     """What kind of experiment this is."""

@@ -19,8 +19,8 @@ class LanguageModelExperiment(ModelExperiment):
     """Models that predict the next token of a text."""
 
     sections: ClassVar[tuple[str, ...]] = (
-        *("language_model_summary", "perplexity", "all_scores", "differences"),
-        *("head_uniformity", "head_maps", "chosen_head_maps", "training_curves", "text_samples"),
+        *("perplexity", "all_scores", "differences"),
+        *("head_uniformity", "diversity", "head_maps", "chosen_head_maps", "training_curves", "text_samples"),
     )
 
     kind: Literal["language_models"]  # pyright: ignore[reportIncompatibleVariableOverride]

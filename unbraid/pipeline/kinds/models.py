@@ -13,7 +13,7 @@ from unbraid.models import AnyModel, Transformer
 from unbraid.models.constraints import Constraint, recorded_for
 from unbraid.models.constraints import Enabled as EnabledConstraints
 from unbraid.models.constraints import enabled as enabled_constraints
-from unbraid.pipeline.experiment import Experiment, MemberStack, without_per_member
+from unbraid.pipeline.experiment import Experiment, MemberStack, ModelToTry, without_per_member
 from unbraid.pipeline.model_stages import EvaluateModels, ModelMember, TrainModels
 from unbraid.pipeline.stage import Stage
 from unbraid.pipeline.training import Checkpoints
@@ -64,6 +64,9 @@ class TrainsModels(Experiment):
     def model_member(self, seed: int) -> ModelMember:
         return ModelMember(self.model, self.model.training, self.enabled_constraints(), seed)
 
+    def model_to_try(self) -> ModelToTry | None:
+        return ModelToTry(self.world, self.model)
+
     def smaller(self) -> str:
         return "layers, a smaller d_model or d_ff, or fewer sequences in a batch"
 
@@ -73,9 +76,10 @@ class ModelExperiment(TrainsModels):
 
     swept: ClassVar[tuple[str, ...]] = ("seed", "world", "model", "constraints")
     sections: ClassVar[tuple[str, ...]] = (
-        *("model_summary", "published_accuracy", "task_scores", "all_scores", "differences"),
-        *("case_differences", "learning_curves", "attention_and_support", "routing"),
-        *("chosen_heads", "all_heads", "first_heads", "training_curves"),
+        *("published_accuracy", "task_scores", "all_scores", "differences"),
+        *("attention_and_support", "routing"),
+        *("chosen_heads", "drawn_heads", "all_heads", "first_heads", "head_dependence", "layer_redundancy"),
+        *("gradient_through_attention", "training_curves"),
     )
 
     kind: Literal["models"]

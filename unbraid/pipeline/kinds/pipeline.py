@@ -14,9 +14,9 @@ from unbraid.config import JsonDict, task_of
 from unbraid.errors import UserError
 from unbraid.metrics.catalog import METRICS
 from unbraid.pipeline.capture_model import ActivationsConfig, check_site, site_width
-from unbraid.pipeline.causal_stages import BoundCausalEffects, EvaluateCausalEffects
+from unbraid.pipeline.causal_stages import BoundCausalEffects, EvaluateCausalEffects, EvaluateReplacement
 from unbraid.pipeline.dictionary_stages import FitBaselines, TrainStack
-from unbraid.pipeline.experiment import MemberStack, total_memory
+from unbraid.pipeline.experiment import MemberStack, ModelToTry, total_memory
 from unbraid.pipeline.kinds.dictionaries import Evaluation, LearnsDictionaries
 from unbraid.pipeline.kinds.models import TrainsModels
 from unbraid.pipeline.model_stages import CaptureActivations, EvaluateModels, ProbeFactors, TrainModels
@@ -47,8 +47,8 @@ class PipelineExperiment(LearnsDictionaries, TrainsModels):
         *("dictionary", "training", "mechanisms", "baseline", "samples"),
     )
     sections: ClassVar[tuple[str, ...]] = (
-        *("pipeline_summary", "factor_recovery", "equal_accuracy", "concept_matching", "disentanglement"),
-        *("feature_cards", "training_curves_by_row", "all_scores", "differences"),
+        *("factor_recovery", "equal_accuracy", "concept_matching", "disentanglement"),
+        *("causal", "stability", "training_curves", "differences", "all_scores"),
     )
 
     kind: Literal["pipeline"]
@@ -71,6 +71,8 @@ class PipelineExperiment(LearnsDictionaries, TrainsModels):
                 f"evaluation.samples is {self.evaluation.samples}, too few tokens to tell concepts by; accepted: "
                 f"{FEWEST_SAMPLES} or more in a pipeline"
             )
+        if self.baseline is not None and self.activations.targets:
+            raise ValueError("a baseline cannot predict activations.target; accepted: a dictionary, or no target")
         try:
             check_site(self.activations, self.model)
         except UserError as problem:
@@ -83,7 +85,10 @@ class PipelineExperiment(LearnsDictionaries, TrainsModels):
 
     @cached_property
     def dimensions(self) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return site_width(self.model, self.world, self.activations.site)  # pyright: ignore[reportArgumentType] (frozen)
+        return sum(
+            site_width(self.model, self.world, site)  # pyright: ignore[reportArgumentType] (frozen)
+            for site in self.activations.inputs
+        )
 
     def replicate(self) -> str:
         return f"{self.world.seed}/{self.model.seed}/{self.seed}"
@@ -101,6 +106,9 @@ class PipelineExperiment(LearnsDictionaries, TrainsModels):
 
     def smaller(self) -> str:
         return TrainsModels.smaller(self) if self.model_memory() > total_memory() else LearnsDictionaries.smaller(self)
+
+    def model_to_try(self) -> ModelToTry | None:
+        return ModelToTry(self.world, self.model, self.activations.site)
 
     def source_key(self) -> str:
         return self._model().key
@@ -128,9 +136,11 @@ class PipelineExperiment(LearnsDictionaries, TrainsModels):
         return f"model {self.world.task} · seed {self.world.seed}/{self.model.seed}"
 
     def _causal(self, stack: MemberStack, captured: CaptureActivations, learned: Stage) -> tuple[Stage, ...]:
-        """Edit the model by what was learned, if that is asked for."""
-        if not self.evaluation.pairs:
+        """Edit the model by what was learned, or replace a part of it, if that is asked for."""
+        if not self.evaluation.pairs or (not self.activations.is_plain and not isinstance(learned, TrainStack)):
             return ()
+        if isinstance(learned, TrainStack) and not self.activations.is_plain:
+            return (EvaluateReplacement(f"{stack.name} · replacing", captured, learned, self.evaluation.pairs),)
         assert isinstance(learned, TrainStack | FitBaselines)
         name, evaluation = f"{self._model_name} · editing", self.evaluation
         bounds = BoundCausalEffects(name, captured, evaluation.samples, evaluation.pairs)

@@ -1,9 +1,11 @@
 """Stories become tokens: all lines in one sequence, or the statements so far and one question."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from torch.nn import functional
 
 from unbraid.axes import Bool, Int, Tensor
 from unbraid.worlds.stories.language import SEP, SPECIAL, SSEP, Script
@@ -46,6 +48,22 @@ class StoryBatch:
             self.support[rows],
             {name: values[rows] for name, values in self.factors.items()},
         )
+
+
+def joined(batches: Sequence[StoryBatch]) -> StoryBatch:
+    """Several batches as one, padded to the longest."""
+    length = max(batch.tokens.shape[1] for batch in batches)
+
+    def together(parts: list[Tensor], fill: int) -> Tensor:
+        return torch.cat([functional.pad(part, (0, length - part.shape[-1]), value=fill) for part in parts])
+
+    return StoryBatch(
+        together([batch.tokens for batch in batches], 0),
+        torch.cat([batch.asked for batch in batches]),
+        torch.cat([batch.answers for batch in batches]),
+        together([batch.support for batch in batches], 0),
+        {name: together([batch.factors[name] for batch in batches], -1) for name in batches[0].factors},
+    )
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,109 @@
+"""Convert a dictionary and check it while it is done: read one of another library, or write one for it."""
+
+import os
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from unbraid.config import JsonDict, suggest
+from unbraid.dictionaries.formats import FORMATS
+from unbraid.dictionaries.formats.format import Check, Format, probe, verify
+from unbraid.dictionaries.stack import Stack
+from unbraid.errors import UserError
+from unbraid.storage.checksums import names
+
+LISTED = 6
+"""So many names of what a folder holds are told."""
+WEIGHTS = (".safetensors", ".npz", ".json")
+"""A path to a file with one of these endings may stand for the folder that it is in."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written: where, what was folded on the way, and how well it agrees; no check where nothing changes."""
+
+    path: Path
+    notes: tuple[str, ...]
+    check: Check | None
+
+
+def read_checked(path: Path) -> Stack:
+    """The dictionaries at a path, whatever format they are in; `metadata` has where from, what was folded, and the
+    check."""
+    name, path = _find(path)
+    format = FORMATS[name]
+    stack, metadata = format.read(path)
+    check = _check(format, stack, path)
+    if check is None:
+        return replace(stack, metadata=metadata)
+    source: JsonDict = {"format": name, "path": str(path), "notes": metadata.pop("notes", []), **check.to_dict()}
+    return replace(stack, metadata={**metadata, "source": {**source, "check": check.sentence()}})
+
+
+def export(stack: Stack, name: str, path: Path, metadata: JsonDict | None = None) -> Written:
+    """Write a dictionary in a format; the files appear when they have been read back and agree.
+
+    `metadata` is what is told of it beside the stack's own. A file that is there already and is another is kept, and
+    the export refused.
+    """
+    format = find_format(name)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        temporary.mkdir(parents=True)
+        notes = format.write(stack, temporary, {**stack.metadata, **(metadata or {})})
+        check = _check(format, stack, temporary)
+        _put(temporary, path)
+    except OSError as problem:
+        raise UserError(f"cannot write {path}: {problem.strerror}; accepted: a folder that can be written") from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return Written(path, tuple(notes), check)
+
+
+def find_format(name: str) -> Format:
+    if name not in FORMATS:
+        raise UserError(f"there is no format '{name:.40}'; {suggest(name, FORMATS)}")
+    return FORMATS[name]
+
+
+def _check(format: Format, stack: Stack, path: Path) -> Check | None:
+    """Hold the format's formula, on the files, against the stack."""
+    if stack.members != 1:
+        return None
+    double, x = probe(stack)
+    ran = format.run(path, x)
+    return None if ran is None else verify(double, ran, x, f"{path.name} ({format.title})")
+
+
+def _find(path: Path) -> tuple[str, Path]:
+    """The format of a path; of a file in a folder that only makes sense whole, the folder."""
+    places = [path, path.parent] if path.is_file() and path.suffix in WEIGHTS else [path]
+    for place in places:
+        for name, format in FORMATS.items():
+            if format.reads(place):
+                return name, place
+    raise UserError(_not_known(path))
+
+
+def _not_known(path: Path) -> str:
+    if not path.exists():
+        return f"{path}: there is no such file or folder; accepted: a dictionary's, or a hub id as owner/name"
+    kinds = "; ".join(f"{format.holds} ({format.title})" for format in FORMATS.values() if format.files or format.holds)
+    if path.is_file():
+        return f"{path} is no file of a dictionary that is known; accepted: {kinds}"
+    if pickled := sorted(path.glob("*.pt")):
+        return f"{path} holds {pickled[0].name}, a pickle, which is read only if it is named: accepted: {pickled[0]}"
+    found = names(path)[:LISTED]
+    return f"{path} holds {', '.join(found) or 'nothing'}, and no dictionary that is known; accepted: {kinds}"
+
+
+def _put(temporary: Path, path: Path) -> None:
+    """Move what was written to its place; what is there already must be the same."""
+    files = sorted(file.relative_to(temporary) for file in temporary.rglob("*") if file.is_file())
+    for file in files:
+        there = path / file
+        if there.exists() and there.read_bytes() != (temporary / file).read_bytes():
+            raise UserError(f"{there} exists already and is another; accepted: another folder (-o)")
+    for file in files:
+        (path / file).parent.mkdir(parents=True, exist_ok=True)
+        (temporary / file).replace(path / file)

@@ -1,0 +1,1 @@
+"""The report: templates over figures, one self-contained page."""

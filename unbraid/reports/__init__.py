@@ -1,1 +1,0 @@
-"""Reports: read run directories, write a page. Never a model, only what is on disk."""
