@@ -138,7 +138,7 @@ def test_a_run_of_crosscoders_keeps_their_sites(tmp_path, undrawn):
     cost = '[mechanisms.sparsity]\nweigh_by = "decoder_norm"\n'
     run = run_config(tmp_path, "run", several.split("[cases.l1")[0] + cost)
     stack = load_stack(run.path)
-    assert stack.site_norms().shape == (1, 12, 2)
+    assert stack.site_norms().shape == (1, 8, 2)
     assert not stack.is_transcoder
     assert (run.stack(0) / "replacement.json").is_file()
 
