@@ -254,11 +254,15 @@ class RunResults:
     # What stages left
 
     def arrays(self, stack: int, name: str = "tables") -> Arrays:
-        """The `tables` of a stack as they are on disk, members first, or its checks while training: `tracking`."""
+        """A file of a stack as it is on disk, members first: `tables`, or checks while training (`tracking`)."""
         read, path = self.__dict__.setdefault("_read", {}), self.run.stack(stack) / f"{name}.safetensors"
         if (stack, name) not in read:
             read[stack, name] = read_arrays(path) if path.is_file() else {}
         return read[stack, name]
+
+    def model_arrays(self, stack: int) -> Arrays:
+        """Tables of layers and heads. In a pipeline those of the one model that all members learned from."""
+        return self.arrays(stack, "heads") or self.arrays(stack)
 
     def notes(self, stack: int, name: str) -> JsonDict:
         """What a stack left in words: `stories`, `texts`, verdicts on `features`, …; empty where it did not."""
@@ -333,12 +337,12 @@ class RunResults:
 
     @cached_property
     def heads(self) -> pd.DataFrame:
-        """Layers and heads count from 0."""
+        """Layers and heads count from 0. In a pipeline the first member of each stack stands for its model."""
 
         def rows(stack: int, member: int) -> pd.DataFrame:
-            tables, labels = self.arrays(stack), self.notes(stack, "texts").get("heads")
+            tables, labels = self.model_arrays(stack), self.notes(stack, "texts").get("heads")
             known = tables.get("attention_entropy", tables.get("sharpness"))
-            if known is None:
+            if known is None or member >= len(known):
                 return pd.DataFrame()
             layer, head = np.indices(known[member].shape)
             same = {name: values[member] for name, values in tables.items() if values.shape[1:] == layer.shape}

@@ -14,7 +14,7 @@ PAGES = (
     "pipeline/features/0/0/1",
     "planted/features/0/0/1",
 )
-PAGES += ("models/heads", "gauge/heads", "planted/directions", "planted/timeline", "planted/try")
+PAGES += ("models/heads", "pipeline/heads", "gauge/heads", "planted/directions", "planted/timeline", "planted/try")
 PAGES += ("captured", "captured/features", "captured/features/0/0/1", "gauge")
 TRIED = ("pipeline/try", "captured/try", "gauge/try")
 

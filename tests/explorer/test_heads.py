@@ -5,6 +5,7 @@ import re
 import numpy as np
 
 from tests.explorer.small import client, folder
+from unbraid.results import load_run
 from unbraid.storage.files import read_arrays, read_json
 
 
@@ -51,3 +52,14 @@ def test_chosen_heads_alone():
 def test_a_run_without_attention_and_a_head_there_is_not():
     assert client().get("/runs/planted/heads").status_code == 404
     assert client().get("/runs/models/heads?layer=99").status_code == 400
+
+
+def test_a_pipeline_shows_the_heads_of_the_model_it_learned_from():
+    stack = folder() / "pipeline/stacks/00"
+    pattern = read_arrays(stack / "heads.safetensors")["pattern.0"][0].astype(float)
+    words = read_json(stack / "stories.json")["members"]["0"][0]["words"]
+    page = client().get("/runs/pipeline/heads?stack=0&member=0&layer=0&head=0&query=2").text
+    shown = [float(value) for value in re.findall(r'<a class="lit-\d[^"]*" href="[^"]+" title="[^"]*: ([\d.]+)"', page)]
+    assert np.allclose(shown, pattern[0, 0, 2][: len(words)], atol=6e-4)
+    heads = load_run(folder() / "pipeline").heads
+    assert len(heads) == 2 * pattern.shape[0] * pattern.shape[1]  # two stacks, the first member of each

@@ -3,6 +3,7 @@
 import random
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from starlette.requests import Request
@@ -55,7 +56,7 @@ class Example:
 
 
 def _example(results: RunResults, member: Member, number: int) -> Example:
-    patterns = results.arrays(member.stack)[f"pattern.{member.member}"][number].astype(float)
+    patterns = results.model_arrays(member.stack)[f"pattern.{member.member}"][number].astype(float)
     card = _cards(results, member)[number]
     size = min(len(card["words"]), patterns.shape[-1])
     questions = [
@@ -76,13 +77,11 @@ def _cards(results: RunResults, member: Member) -> list[JsonDict]:
 def heads_page(request: Request) -> Response:
     site: Site = request.app.state.site
     results = site.results(request.path_params["name"])
-    chosen = choose(
-        request, results, lambda s, m: f"pattern.{m}" in names_in(results.run.stack(s) / "tables.safetensors")
-    )
+    chosen = choose(request, results, lambda s, m: f"pattern.{m}" in _names(results.run.stack(s)))
     if chosen is None:
         raise NothingHere(f"{results.run.name} kept no attention; accepted: a run that trains models")
     member = chosen.chosen
-    count = min(len(_cards(results, member)), len(results.arrays(member.stack)[f"pattern.{member.member}"]))
+    count = min(len(_cards(results, member)), len(results.model_arrays(member.stack)[f"pattern.{member.member}"]))
     number = integer(request, "example", 0, 0, max(0, count - 1))
     example = _example(results, member, number)
     layers, heads = example.patterns.shape[:2]
@@ -132,7 +131,7 @@ def heads_page(request: Request) -> Response:
 
 def _chance(results: RunResults, member: Member) -> float | None:
     """What even attention would have on the support."""
-    uniform = results.arrays(member.stack).get("uniform")
+    uniform = results.model_arrays(member.stack).get("uniform")
     return None if uniform is None else float(uniform[member.member])
 
 
@@ -166,9 +165,12 @@ def cells(pattern: np.ndarray) -> list[tuple[int, int, float]]:
     return [(q, k, float(pattern[q, k])) for q, k in zip(queries.tolist(), keys.tolist(), strict=True)]
 
 
+def _names(folder: Path) -> frozenset[str]:
+    return names_in(folder / "heads.safetensors") or names_in(folder / "tables.safetensors")
+
+
 def has_attention(results: RunResults) -> bool:
-    folders = results.run.stacks()[:1]
-    return any(name.startswith("pattern.") for f in folders for name in names_in(f / "tables.safetensors"))
+    return any(name.startswith("pattern.") for folder in results.run.stacks()[:1] for name in _names(folder))
 
 
 ROUTES = [Route("/runs/{name}/heads", heads_page)]

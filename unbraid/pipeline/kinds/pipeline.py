@@ -23,7 +23,7 @@ from unbraid.pipeline.model_stages import CaptureActivations, EvaluateModels, Pr
 from unbraid.pipeline.stage import Stage
 from unbraid.pipeline.tracker import Tracking
 from unbraid.storage.cache import Cache
-from unbraid.storage.files import read_json, write_json
+from unbraid.storage.files import read_arrays, read_json, write_arrays, write_json
 from unbraid.storage.runs import Run
 from unbraid.worlds.stories import Stories
 
@@ -123,13 +123,16 @@ class PipelineExperiment(LearnsDictionaries, TrainsModels):
         return stages[:-1]
 
     def collect(self, run: Run, stack: MemberStack, cache: Cache) -> None:
-        """Beside the scores of a stack those of the model it learned from, the same for every member."""
-        scores = read_json(cache.folder(self._evaluated().key) / "scores.json")
+        """Beside the scores of a stack those of the model it learned from, the same for every member, and its heads."""
+        evaluated = cache.folder(self._evaluated().key)
+        scores = read_json(evaluated / "scores.json")
         kept = {
             part: {name: values[name] * len(stack.members) for name in OF_THE_MODEL if name in values}
             for part, values in scores.items()
         }
         write_json(run.stack(stack.index) / "model.json", kept)
+        write_arrays(run.stack(stack.index) / "heads.safetensors", read_arrays(evaluated / "tables.safetensors"))
+        write_json(run.stack(stack.index) / "stories.json", read_json(evaluated / "stories.json"))
 
     @property
     def _model_name(self) -> str:
