@@ -116,6 +116,39 @@ def test_an_edit_does_what_the_edit_of_causal_scores_does(worker, scale):
     assert probabilities(unchanged["edited"][0]) == probabilities(before)
 
 
+def test_a_transcoder_reads_at_one_site_and_its_edits_are_written_at_the_other(tmp_path):
+    """By hand: what the model writes at the target, and a change of one feature in the dictionary's own units."""
+    read, written = "blocks.0.hook_resid_mid", "blocks.0.hook_mlp_out"
+    config = {**PIPELINE, "cases": {}, "sweep": {}, "dictionary": {"d_sae": 12, "activation": {"kind": "topk", "k": 3}}}
+    config["activations"] = {"input": read, "target": written, "stories": 300}
+    worker = Worker(finish(create(tmp_path, "transcoders", config)).path)
+    assert worker.answer({"op": "describe"})["stacks"][0]["site"] == f"{read} → {written}"
+    stages = in_order(worker.plan.stacks[0].first.stages(worker.plan.stacks[0]))
+    captured = next(stage for stage in stages if isinstance(stage, CaptureActivations))
+    trained = next(stage for stage in stages if isinstance(stage, TrainStack))
+    cache = Cache(worker.run.cache)
+    keys = frozenset(stage.key for stage in stages)
+    context = Context(cache.path, cache, TaskProgress(Silent(), 0), StopSignals(""), keys)
+    opened, stack, model = captured.opened(context), trained.trained(context), captured.training.loaded(context)
+    tokens = torch.tensor([[captured.world.vocabulary.index(word) for word in STORY.split()]])
+    clean = model.forward(tokens, [read])
+    codes = stack.encode(opened.normalization.apply(clean.recorded[read][0, 0])).to_dense()[0]
+    answer = worker.answer({"op": "read", "text": STORY})
+    for row, shown in zip(codes, answer["features"], strict=True):
+        assert {e["feature"]: e["value"] for e in shown} == {
+            feature: pytest.approx(float(row[feature]), abs=2e-4) for feature in row.nonzero()[:, 0].tolist()
+        }
+    feature = int(codes[15].argmax())  # at the question mark: behind the last layer no token is read by another
+    change = -3 * codes[:, feature, None] * stack.decoder[0, feature] * opened.target_normalization.scale
+    edited = model.forward(tokens, edit={written: lambda y: y + change})
+    expected = model.read(edited, torch.tensor([[15]]))[0, 0, 0].softmax(-1)
+    [after] = worker.answer({"op": "read", "text": STORY, "edits": [{"feature": feature, "scale": -2.0}]})["edited"]
+    for entry in after["top"]:
+        place = captured.world.answers.index(entry["answer"])
+        assert entry["probability"] == pytest.approx(float(expected[place]), abs=1e-4)
+    assert max(abs(entry["probability"] - entry["before"]) for entry in after["top"]) > 1e-4
+
+
 def test_a_run_is_described_and_a_baseline_has_a_model_and_no_features(worker):
     card = worker.answer({"op": "describe"})
     assert card["kind"] == "pipeline"

@@ -153,7 +153,9 @@ class ModelToTry:
     architecture: AnyModel | None = None
     """Of a model that the run trained."""
     site: str | None = None
-    """Where the run's dictionaries look; None where the models themselves are its members."""
+    """Where the run's dictionaries look; None where the models themselves are its members. Of several: a + b."""
+    target: str | None = None
+    """What its transcoders predict."""
 
 
 @dataclass(frozen=True)

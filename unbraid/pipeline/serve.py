@@ -9,7 +9,7 @@ is closed. A request has an `op`, and an `id` that its answer repeats; what cann
 
 An edit `{"feature": f, "scale": s}` scales a feature inside the model at the site of its dictionary, as
 `evaluation.splice` does: the model goes on with x + Σ_f (s_f − 1) z_f d_f, so that the error of the reconstruction
-stays. s = 0 ablates the feature.
+stays. s = 0 ablates the feature. Features of a transcoder are read at one site and written at another.
 """
 
 import json
@@ -29,7 +29,6 @@ from typing import Any
 import torch
 
 from unbraid.activations.huggingface import HuggingFaceModel, eager_attention, load_model
-from unbraid.activations.normalization import Normalization
 from unbraid.activations.text import cut_windows, pad_windows, special_token_ids
 from unbraid.axes import Float, Int, Tensor
 from unbraid.config import JsonDict, suggest
@@ -85,6 +84,8 @@ class Reader(ABC):
     """One of the dictionary's own units, in which the feature index is, in those of the model."""
     model: Model | HuggingFaceModel
     site: str | None
+    target: str | None
+    """Of a transcoder, what it predicts."""
 
     @abstractmethod
     def tokens(self, text: str) -> Int[Tensor, "t"]:
@@ -130,7 +131,7 @@ class Reader(ABC):
                 raise UserError("features were to be edited and there is no dictionary here; accepted: no edits")
             yield None
             return
-        with splice(self.model, self.dictionary, self.site, keep_error=True) as spliced:
+        with splice(self.model, self.dictionary, self.site, self.target, keep_error=True) as spliced:
             spliced.mask = torch.zeros(1, len(tokens), dtype=torch.bool)
             spliced.mask[0, self.text_rows(tokens)] = True
             spliced.scale(dict(edits))
@@ -357,26 +358,28 @@ class Worker:
         tried = self.plan.stacks[stack].members[member].experiment.model_to_try()
         if tried is None:
             raise UserError(f"{self.path.name} has no model; accepted: a run of models, or on a model's activations")
-        world, site = tried.world, tried.site
+        world, site, target = tried.world, tried.site, tried.target
+        if " + " in f"{site}{target}":
+            raise UserError(f"{self.path.name} has crosscoders; accepted to try: dictionaries that read one site")
         if isinstance(world, Activations):
-            return HuggingFaceReader(*self._dictionary(stack, member), self._hugging_face(world.model), world.site)
+            return HuggingFaceReader(*self._dictionary(stack, member), self._hugging_face(world.model), site, target)
         if site is None:
             dictionary, model = (None, 1.0), load_models(self.path, stack).module(member)
         else:
             dictionary, model = self._dictionary(stack, member), self._pipeline_model(stack).module()
         if isinstance(world, Stories):
-            return StoryReader(*dictionary, model, site, world)
-        return TextReader(*dictionary, model, site, world)
+            return StoryReader(*dictionary, model, site, target, world)
+        return TextReader(*dictionary, model, site, target, world)
 
     def _dictionary(self, stack: int, member: int) -> tuple[Stack | None, float]:
-        """The dictionary in the units of its model, and how large its own unit is there."""
+        """The dictionary in the units of its model, and how large its own unit is there: that of what it writes."""
         folder = self.run.stack(stack)
         if not (folder / "dictionary.json").is_file():
             return None, 1.0
         trained, path = load_stack(self.path, stack).member(member), folder / "normalization.safetensors"
-        if trained.is_transcoder or trained.sites is not None:
-            raise UserError(f"{self.path.name} has transcoders or crosscoders; accepted to try: autoencoders of a site")
-        return trained, Normalization.from_arrays(read_arrays(path)).scale if path.is_file() else 1.0
+        if not path.is_file():
+            return trained, 1.0
+        return trained, float(read_arrays(path)["target.scale" if trained.is_transcoder else "scale"][0])
 
     def _pipeline_model(self, stack: int) -> Models:
         """The model that a stack of dictionaries learned from, which only the cache beside the run has."""
@@ -412,7 +415,7 @@ def _describe_model(tried: ModelToTry, world: Stories | Text) -> JsonDict:
     assert model is not None, "a model of ours"
     return {
         "model": model.to_dict()["kind"],
-        "site": tried.site,
+        "site": " → ".join(name for name in (tried.site, tried.target) if name) or None,
         "layers": model.layers,
         "heads": model.heads_per_layer,
         "vocabulary": len(world.vocabulary),

@@ -242,7 +242,8 @@ class DictionaryExperiment(LearnsDictionaries):
     def model_to_try(self) -> ModelToTry | None:
         if not isinstance(self.world, Activations):
             return None
-        return ModelToTry(self.world, site=self.world.site)
+        site, _, target = self.world.site.partition(" → ")
+        return ModelToTry(self.world, site=site, target=target or None)
 
     def replicate(self) -> str:
         return f"{self.world.to_dict().get('seed', 0)}/{self.seed}"

@@ -108,7 +108,8 @@ class PipelineExperiment(LearnsDictionaries, TrainsModels):
         return TrainsModels.smaller(self) if self.model_memory() > total_memory() else LearnsDictionaries.smaller(self)
 
     def model_to_try(self) -> ModelToTry | None:
-        return ModelToTry(self.world, self.model, self.activations.site)
+        sites, targets = self.activations.inputs, self.activations.targets
+        return ModelToTry(self.world, self.model, " + ".join(sites), " + ".join(targets) or None)
 
     def source_key(self) -> str:
         return self._model().key
