@@ -70,3 +70,25 @@ def sae_lens_architecture(rule: str, features: int, dimensions: int, k: int, bat
     )
     trainer = SAETrainer(training, sae, iter([torch.zeros(0)]))
     return lambda x: trainer._train_step(sae, x)
+
+
+def dictionary_learning_architecture(rule: str, features: int, dimensions: int, k: int) -> Step:
+    """One step of dictionary_learning's trainer of the same architecture, at its own defaults."""
+    from dictionary_learning import trainers
+    from dictionary_learning.trainers.gdm import GatedSAETrainer
+    from dictionary_learning.trainers.jumprelu import JumpReluTrainer
+    from dictionary_learning.trainers.matryoshka_batch_top_k import MatryoshkaBatchTopKTrainer
+
+    size = {"steps": 10**6, "activation_dim": dimensions, "dict_size": features, "layer": 0, "lm_name": "none"}
+    size |= {"device": "cpu", "seed": 0}
+    shares = [1 / 16, 1 / 16, 1 / 8, 1 / 4, 1 / 2]
+    makers: dict[str, Callable[[], Any]] = {
+        "relu": lambda: trainers.StandardTrainer(**size),
+        "topk": lambda: trainers.TopKTrainer(k=k, **size),
+        "batchtopk": lambda: trainers.BatchTopKTrainer(k=k, **size),
+        "matryoshka": lambda: MatryoshkaBatchTopKTrainer(k=k, group_fractions=shares, **size),
+        "jumprelu": lambda: JumpReluTrainer(**size),
+        "gated": lambda: GatedSAETrainer(**size),
+    }
+    trainer = makers[rule]()
+    return lambda x: trainer.update(1, x)
