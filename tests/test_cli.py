@@ -15,6 +15,7 @@ import pytest
 from unbraid import cli
 from unbraid.dictionaries import TopK
 from unbraid.errors import UserError
+from unbraid.models.profile import profile_gauge
 from unbraid.storage.files import read_arrays, read_json
 from unbraid.storage.runs import Run
 
@@ -428,7 +429,23 @@ def test_a_trained_stack_can_be_loaded_and_scores_as_it_did(finished: Run):
     assert found == pytest.approx(finished.scores()["settings"][0]["metrics"]["mmcs"]["members"])
 
 
-def test_profile_prints_a_row_a_model_with_units(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+@pytest.fixture(scope="module")
+def profiles():
+    """A process a model measures its memory: half a minute, so once."""
+    return profile_gauge(tokens=8, batch=2, repeats=1)
+
+
+@pytest.fixture
+def profiled(profiles, monkeypatch: pytest.MonkeyPatch):
+    asked: list[tuple[int, int, int]] = []
+    monkeypatch.setattr("unbraid.models.profile.profile_gauge", lambda *words: asked.append(words) or profiles)
+    yield
+    assert asked == [(8, 2, 1)]
+
+
+def test_profile_prints_a_row_a_model_with_units(
+    profiled, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("COLUMNS", "160")
     code, out, err = unbraid(capsys, "profile", "gauge", "--tokens", 8, "--batch", 2, "--repeats", 1)
     assert (code, err) == (0, "")
@@ -441,7 +458,7 @@ def test_profile_prints_a_row_a_model_with_units(capsys: pytest.CaptureFixture[s
     assert lines[2].count("1.0×") == 2  # the plain one beside itself
 
 
-def test_a_profile_as_json_has_stable_keys(capsys: pytest.CaptureFixture[str]):
+def test_a_profile_as_json_has_stable_keys(profiled, capsys: pytest.CaptureFixture[str]):
     code, out, _ = unbraid(capsys, "profile", "gauge", "--tokens", 8, "--batch", 2, "--repeats", 1, "--json")
     found = json.loads(out)
     assert (code, found["tokens"], found["batch"]) == (0, 8, 2)
