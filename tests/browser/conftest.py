@@ -6,8 +6,6 @@ import time
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("playwright")
 import uvicorn
 from playwright.sync_api import sync_playwright
 
@@ -37,8 +35,7 @@ def address():
 
 @pytest.fixture(scope="session")
 def browser():
-    if not CHROMIUM.exists():
-        pytest.skip("needs Debian's Chromium")
+    assert CHROMIUM.exists(), "needs Debian's Chromium: `make browser` installs it"
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
         yield opened
