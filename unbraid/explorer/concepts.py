@@ -183,7 +183,9 @@ def concept_page(request: Request) -> Response:
     results = site.results(request.path_params["name"])
     chosen = choose(request, results, lambda stack, member: _kept(results, stack, member))
     if chosen is None:
-        raise NothingHere(f"{results.run.name} has no planted concepts; accepted: a run on a world with known features")
+        raise NothingHere(
+            f"the run {results.run.name} has no planted concepts; accepted: a run on a world with known features"
+        )
     frame = concept_table(results, chosen.chosen)
     concept = integer(request, "concept", 0, 0, len(frame) - 1)
     row = frame.iloc[concept]

@@ -216,7 +216,9 @@ def _asked(request: Request) -> tuple[RunResults, Choice, Cosines]:
     chosen = choose(request, results, lambda stack, member: _kept(results, stack, member))
     known = None if chosen is None else cosines(results, chosen.chosen)
     if chosen is None or known is None:
-        raise NothingHere(f"{results.run.name} has no planted directions; accepted: a run on a world that has them")
+        raise NothingHere(
+            f"the run {results.run.name} has no planted directions; accepted: a run on a world that has them"
+        )
     return results, chosen, known
 
 

@@ -135,7 +135,7 @@ def features_page(request: Request) -> Response:
     results = site.results(request.path_params["name"])
     chosen = choose(request, results, lambda s, _: "density" in names_in(results.run.stack(s) / "tables.safetensors"))
     if chosen is None:
-        raise NothingHere(f"{results.run.name} has no dictionaries; accepted: a run that trains some")
+        raise NothingHere(f"the run {results.run.name} has no dictionaries; accepted: a run that trains some")
     table = feature_table(results, chosen.chosen)
     sort = choice(request, "sort", table.columns, "density")
     falling = choice(request, "order", ("rising", "falling"), "falling") == "falling"
@@ -237,7 +237,7 @@ def feature_page(request: Request) -> Response:
     results = site.results(request.path_params["name"])
     chosen = choose(request, results, lambda s, _: "density" in names_in(results.run.stack(s) / "tables.safetensors"))
     if chosen is None:
-        raise NothingHere(f"{results.run.name} has no dictionaries; accepted: a run that trains some")
+        raise NothingHere(f"the run {results.run.name} has no dictionaries; accepted: a run that trains some")
     table = feature_table(results, chosen.chosen)
     feature = integer(request, "feature", 0, 0, table.features - 1)
     index = index_of(results, chosen.chosen)

@@ -79,7 +79,7 @@ def heads_page(request: Request) -> Response:
     results = site.results(request.path_params["name"])
     chosen = choose(request, results, lambda s, m: f"pattern.{m}" in _names(results.run.stack(s)))
     if chosen is None:
-        raise NothingHere(f"{results.run.name} kept no attention; accepted: a run that trains models")
+        raise NothingHere(f"the run {results.run.name} kept no attention; accepted: a run that trains models")
     member = chosen.chosen
     count = min(len(_cards(results, member)), len(results.model_arrays(member.stack)[f"pattern.{member.member}"]))
     number = integer(request, "example", 0, 0, max(0, count - 1))

@@ -94,7 +94,9 @@ def section(request: Request) -> Response:
     template = "section.html.jinja" if choice(request, "fragment", ["0", "1"], "0") == "0" else "fragment.html.jinja"
     drawn = draw_section(results, name) if len(results.summary) else None
     if drawn is None and template == "section.html.jinja":
-        raise NothingHere(f"{results.run.name} has nothing to show under {name!r}; accepted: another section of it")
+        raise NothingHere(
+            f"the run {results.run.name} has nothing to show under {name!r}; accepted: another section of it"
+        )
     return site.render(request, template, results=results, section=drawn)
 
 
