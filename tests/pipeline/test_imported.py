@@ -1,4 +1,4 @@
-"""An imported dictionary is a dictionary: scored, evaluated on a model, fine-tuned, explored, and compared with ours."""
+"""An imported dictionary is a dictionary: scored, evaluated on a model, fine-tuned, explored, compared with ours."""
 
 from dataclasses import replace
 from pathlib import Path
