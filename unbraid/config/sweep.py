@@ -185,6 +185,10 @@ def _check_sweep(sweep: object, source: str, swept: Sequence[str]) -> None:
             raise UserError(f'{source}: sweep."{path}" names a value twice: {values!r:.60}; accepted: each value once')
 
 
+WORDS_OR_TABLES = ("dictionary.init.",)
+"""Settings whose value is a word or a table: in some cases the one, in others the other."""
+
+
 def _check_tables(data: JsonDict, source: str) -> None:
     """What a sweep or a case sets inside of must be a table, or absent: else its value would be replaced silently."""
     for path in [
@@ -194,7 +198,7 @@ def _check_tables(data: JsonDict, source: str) -> None:
         tree: object = data
         for name in path.split(".")[:-1]:
             tree = tree.get(name, {}) if isinstance(tree, dict) else tree
-        if not isinstance(tree, dict | list):
+        if not isinstance(tree, dict | list) and not path.startswith(WORDS_OR_TABLES):
             raise UserError(
                 f"{source}: '{path}' is set inside of {tree!r:.60}, which is no table; accepted: a table there"
             )

@@ -241,7 +241,10 @@ class StackTraining(TrainingLoop[State, StepOutput]):
 
 def end_of_training(lines: Sequence[JsonDict]) -> dict[str, list[float]]:
     """Each member's loss, all terms together, and the L0 of the codes it was trained with, at the last step: its line
-    is there however often others are logged. A mechanism may act on those codes, and not on the dictionary in use."""
+    is there however often others are logged. A mechanism may act on those codes, and not on the dictionary in use.
+    Without a step there is neither."""
+    if not lines:
+        return {}
     last = lines[-1]
     return {"loss": [sum(parts) for parts in zip(*last["terms"].values(), strict=True)], "training_l0": last["l0"]}
 

@@ -39,8 +39,11 @@ BATCH, BLOCK = 4096, 512
 
 
 def check_steps(steps: int, checks: int) -> list[int]:
-    """The start and then steps evenly spaced in their logarithm, to the last; fewer where they would coincide."""
-    if checks == 0:
+    """The start and then steps evenly spaced in their logarithm, to the last; fewer where they would coincide.
+
+    None where nothing is trained: there are no fates.
+    """
+    if checks == 0 or steps == 0:
         return []
     spaced = np.geomspace(1, steps, checks) if checks > 1 else [steps]
     return [0, *sorted({round(step) for step in spaced})]

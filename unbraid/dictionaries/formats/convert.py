@@ -79,9 +79,16 @@ def _find(path: Path) -> tuple[str, Path]:
     """The format of a path; of a file in a folder that only makes sense whole, the folder."""
     places = [path, path.parent] if path.is_file() and path.suffix in WEIGHTS else [path]
     for place in places:
-        for name, format in FORMATS.items():
-            if format.reads(place):
-                return name, place
+        found = [name for name, format in FORMATS.items() if format.reads(place)]
+        if place != path:  # a file in a folder: what it is a part of
+            found = [name for name in found if path.name in [Path(file).name for file in FORMATS[name].files]]
+        if len(found) > 1:
+            raise UserError(
+                f"{place} holds dictionaries of {' and of '.join(FORMATS[name].title for name in found)}; accepted: a "
+                "folder with one, or the file with the weights"
+            )
+        if found:
+            return found[0], place
     raise UserError(_not_known(path))
 
 

@@ -130,9 +130,9 @@ class DictionaryLearning(Format):
 def read_state(path: Path) -> tuple[str, Tensors]:
     """The class and its tensors by our names: the encoder f d, the decoder f o; of a folder, of its ae.pt."""
     path = path / STATE if path.is_dir() else path
-    kind = _config(path)["trainer"].get("dict_class")
+    kind = str(_config(path).get("trainer", {}).get("dict_class"))
     if kind not in CLASSES:
-        raise UserError(f"{path.parent / CONFIG}: dict_class is {kind!r:.40}; {suggest(str(kind), CLASSES)}")
+        raise UserError(f"{path.parent / CONFIG}: dict_class is {kind!r:.40}; {suggest(kind, CLASSES)}")
     names, state = CLASSES[kind], read_pt(path)
     transposed = "W_enc" in names
     f, d = shape_of(path, state, "W_enc" if transposed else "encoder.weight")[:: -1 if transposed else 1]
@@ -147,7 +147,8 @@ def read_state(path: Path) -> tuple[str, Tensors]:
         shapes |= {"encoder": (d, f), "decoder": (f, d)}
     groups = state.get("group_sizes")
     shapes["group_sizes"] = tuple(groups.shape) if isinstance(groups, torch.Tensor) else (0,)
-    found = take(path, state, {theirs: shapes.get(ours, (f,)) for theirs, ours in names.items()})
+    needed = {theirs: shapes.get(ours, (f,)) for theirs, ours in names.items()}
+    found = take(path, state, needed, whole=("k", "group_sizes"))
     t = {ours: found[theirs] for theirs, ours in names.items()}
     t["encoder" if transposed else "decoder"] = t["encoder" if transposed else "decoder"].T
     if kind in OF_K and not 1 <= int(t["k"]) <= f:
@@ -215,7 +216,7 @@ def _config_for(stack: Stack, kind: str, metadata: JsonDict, before: JsonDict) -
 def _provenance(config: JsonDict) -> JsonDict:
     trainer, buffer = config["trainer"], config.get("buffer") or {}
     known: JsonDict = {"dictionary_learning": {"trainer": trainer, "buffer": buffer}}
-    if trainer.get("lm_name"):
+    if isinstance(trainer.get("lm_name"), str):
         known["model"] = trainer["lm_name"]
     if isinstance(trainer.get("layer"), int):
         known["site"] = f"blocks.{trainer['layer']}.hook_resid_post"

@@ -3,6 +3,7 @@
     dictionary.json         size and activation rule, as the [dictionary] table of a configuration
     weights.safetensors     every tensor of the stack, the member axis first
     metadata.json           what is known of where it comes from
+    language_model.json     its scores on a language model, once `unbraid evaluate` was asked for them
     checksums.json          size and SHA-256 of the files above
 
 The folder of a stack within a run (`runs/NAME/stacks/00`) is one as well; it has normalization.safetensors beside,
@@ -20,7 +21,7 @@ from unbraid.activations.normalization import Normalization
 from unbraid.config import JsonDict, check
 from unbraid.dictionaries.folding import fold
 from unbraid.dictionaries.formats.format import Format
-from unbraid.dictionaries.formats.provenance import of_run
+from unbraid.dictionaries.formats.provenance import of_run, scores_of
 from unbraid.dictionaries.stack import INHIBITION, Dictionary, Stack
 from unbraid.errors import UserError
 from unbraid.storage.checksums import is_sealed, resealing, seal, verify
@@ -51,7 +52,11 @@ class Folder(Format):
         if is_sealed(path):
             verify(path)
         if (path / METADATA).is_file():
-            return read_stack(path), read_object(path / METADATA)
+            known = read_object(path / METADATA)
+            if (path / LANGUAGE_MODEL).is_file():
+                evaluated = scores_of(read_object(path / LANGUAGE_MODEL, "settings")["settings"])
+                known["scores"] = [*known.get("scores", []), *evaluated]
+            return read_stack(path), known
         around = path.absolute().parent.parent
         known = of_run(Run.open(around), path) if (around / "run.json").is_file() else {}
         return read_stack(path), known

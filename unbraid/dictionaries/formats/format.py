@@ -265,6 +265,14 @@ def keep_largest(pre: Float[Tensor, "b f"], k: int) -> Float[Tensor, "b f"]:
     return torch.zeros_like(pre).scatter(-1, features, values.relu())
 
 
+def flag(settings: Mapping[str, object], name: str, path: Path, default: bool) -> bool:
+    """A yes or no among a file's settings."""
+    value = settings.get(name, default)
+    if not isinstance(value, bool):
+        raise UserError(f"{path}: {name} is {value!r:.40}; accepted: true or false")
+    return value
+
+
 def whole(settings: Mapping[str, object], name: str, path: Path, most: int) -> int:
     """A whole number among a file's settings, from 1 to the most."""
     value = settings.get(name)

@@ -19,6 +19,8 @@ REPOSITORY = 2
 SHOWN = ("explained_variance", "mmcs", "phi", "l0", "dead", "loss_recovered", "ce_loss_score", "f1")
 """Scores a card begins with, where there are many."""
 MOST_SCORES = 12
+LONGEST = 160
+"""Letters of what the hub's client says that are told."""
 
 
 def is_hub_id(text: str) -> bool:
@@ -83,6 +85,7 @@ def model_card(stack: Stack, repo_id: str, format: str) -> str:
         "rule": ", ".join(f"{name} {value}" for name, value in rule.items() if not isinstance(value, Mapping)),
         "decoder rows": "of length one" if stack.decoder_norm == "unit" else "of free lengths",
         **{name: known[key] for name, key in FACTS.items() if known.get(key) is not None},
+        **_seen(known),
     }
     if isinstance(known.get("source"), dict):
         facts["converted from"] = f"{known['source'].get('format')}; {known['source'].get('check')}"
@@ -98,10 +101,16 @@ FACTS = {
     "target": "target",
     "world": "world",
     "text": "text",
-    "samples seen in training": "seen",
+    "longest window in tokens": "context",
     "run": "run",
 }
 """What a card tells of the metadata."""
+
+
+def _seen(known: JsonDict) -> dict[str, object]:
+    """How much training saw: of a model's activations each sample is a token."""
+    what = "tokens" if known.get("model") else "samples"
+    return {f"{what} seen in training": f"{known['seen']:,}"} if isinstance(known.get("seen"), int) else {}
 
 
 def _use(repo_id: str, format: str) -> list[str]:
@@ -145,5 +154,6 @@ def _one_sentence(what: str, accepted: str) -> Iterator[None]:
         raise
     except Exception as problem:  # no network, no such repository, no permission: errors of four libraries
         first = next((line.strip() for line in str(problem).splitlines() if line.strip()), type(problem).__name__)
+        first = first if len(first) <= LONGEST else f"{first[:LONGEST].rpartition(' ')[0]} …"
         offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0") else ""
-        raise UserError(f"{what}{offline}: {first:.160}; accepted: {accepted}") from None
+        raise UserError(f"{what}{offline}: {first}; accepted: {accepted}") from None

@@ -21,7 +21,7 @@ import torch
 from unbraid.axes import Float, Tensor
 from unbraid.config import JsonDict
 from unbraid.dictionaries.activations import Relu
-from unbraid.dictionaries.formats.format import Format, Ran, Rule, edge, jump, make_stack, whole
+from unbraid.dictionaries.formats.format import Format, Ran, Rule, edge, flag, jump, make_stack, whole
 from unbraid.dictionaries.formats.tensors import Tensors, read_safetensors, shape_of, take
 from unbraid.dictionaries.stack import Stack
 from unbraid.errors import UserError
@@ -51,19 +51,17 @@ class LlamaScope(Format):
         settings, (scale, target_scale), t = read_folder(path)
         encoder, bias = t["encoder.weight"], t["encoder.bias"] / scale
         decoder = t["decoder.weight"].T * (scale / target_scale)
-        if settings.get("sparsity_include_decoder_norm", True):
+        if settings["sparsity_include_decoder_norm"]:
             lengths = decoder.norm(dim=-1).clamp_min(1e-12)
             encoder, bias, decoder = encoder * lengths[:, None], bias * lengths, decoder / lengths[:, None]
         rule = jump(torch.full_like(bias, settings["jump_relu_threshold"])) if is_jump(settings) else Rule(Relu())
-        transcodes = settings.get("hook_point_in") != settings.get("hook_point_out")
+        hooks = [settings.get("hook_point_in"), settings.get("hook_point_out")]
+        transcodes = all(isinstance(hook, str) for hook in hooks) and hooks[0] != hooks[1]
         center = t["decoder.bias"] / target_scale
         stack = make_stack(encoder, bias, decoder, center, rule, subtracts=False, transcodes=transcodes)
         known: JsonDict = {"architecture": settings["act_fn"], "llama_scope": settings}
-        sites = {
-            "site": settings.get("hook_point_in"),
-            "target": settings.get("hook_point_out") if transcodes else None,
-        }
-        known |= {name: site for name, site in sites.items() if site}
+        sites = {"site": hooks[0], "target": hooks[1] if transcodes else None}
+        known |= {name: site for name, site in sites.items() if isinstance(site, str)}
         return stack, {**known, "notes": ["average lengths of inputs and targets are folded into the weights"]}
 
     def run(self, path: Path, x: Float[Tensor, "b d"]) -> Ran:
@@ -71,7 +69,7 @@ class LlamaScope(Format):
         t = {name: tensor.to(x.dtype) for name, tensor in tensors.items()}
         pre = scale * x @ t["encoder.weight"].T + t["encoder.bias"]
         lengths = t["decoder.weight"].norm(dim=0) * (scale / target_scale)
-        if not settings.get("sparsity_include_decoder_norm", True):
+        if not settings["sparsity_include_decoder_norm"]:
             lengths = torch.ones_like(lengths)
         strength, margin = pre / scale * lengths, None
         codes = strength.relu()
@@ -95,15 +93,17 @@ def read_folder(path: Path) -> tuple[JsonDict, tuple[float, float], Tensors]:
             known = " or ".join(str(value) for value in accepted if value is not None)
             raise UserError(f"{file}: {name} is {settings[name]!r:.40}, which weights cannot do; accepted: {known}")
     threshold = settings.get("jump_relu_threshold", 0.0)
-    if not isinstance(threshold, int | float) or not 0 <= threshold < math.inf:
+    if not isinstance(threshold, int | float) or isinstance(threshold, bool) or not 0 <= threshold < math.inf:
         raise UserError(f"{file}: jump_relu_threshold is {threshold!r:.40}; accepted: a number of 0 or more")
     d = whole(settings, "d_model", file, 1 << 24)
     tensors = read_safetensors(path / WEIGHTS)
     f, _ = shape_of(path / WEIGHTS, tensors, "encoder.weight")
-    tensors.setdefault("decoder.bias", torch.zeros(d))
-    shapes = {"encoder.weight": (f, d), "encoder.bias": (f,), "decoder.weight": (d, f), "decoder.bias": (d,)}
-    settings = {**settings, "jump_relu_threshold": float(threshold)}
-    return settings, _scales(settings, d, file), take(path / WEIGHTS, tensors, shapes)
+    shapes = {"encoder.weight": (f, d), "encoder.bias": (f,), "decoder.weight": (d, f)}
+    shapes |= {"decoder.bias": (d,)} if flag(settings, "use_decoder_bias", file, True) else {}
+    include = flag(settings, "sparsity_include_decoder_norm", file, True)
+    settings = {**settings, "jump_relu_threshold": float(threshold), "sparsity_include_decoder_norm": include}
+    taken = {"decoder.bias": torch.zeros(d), **take(path / WEIGHTS, tensors, shapes)}
+    return settings, _scales(settings, d, file), taken
 
 
 def _scales(settings: Mapping[str, Any], d: int, file: Path) -> tuple[float, float]:

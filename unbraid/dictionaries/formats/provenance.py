@@ -10,6 +10,7 @@ scores                        of each setting its metrics: value, interval over 
 """
 
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,16 +28,20 @@ def of_run(run: Run, folder: Path) -> JsonDict:
     """What a finished run says of the dictionaries in one of its stacks."""
     config, members = run.config(), read_json(folder / "members.json")
     settings = {json.dumps(member["setting"]) for member in members}
-    scores = [
+    scores = scores_of([card for card in run.settings() if json.dumps(card["setting"]) in settings])
+    known: JsonDict = {"run": run.name, "stack_folder": str(folder), "members": members, "scores": scores}
+    return known | _of_world(config) | _of_training(config)
+
+
+def scores_of(cards: Sequence[JsonDict]) -> list[JsonDict]:
+    """Of settings as `scores.json` and `language_model.json` have them: label, values, intervals and chance."""
+    return [
         {
             "label": card["label"],
             "metrics": {name: {key: metric.get(key) for key in OF_SCORES} for name, metric in card["metrics"].items()},
         }
-        for card in run.settings()
-        if json.dumps(card["setting"]) in settings
+        for card in cards
     ]
-    known: JsonDict = {"run": run.name, "stack_folder": str(folder), "members": members, "scores": scores}
-    return known | _of_world(config) | _of_training(config)
 
 
 def _of_world(config: JsonDict) -> JsonDict:

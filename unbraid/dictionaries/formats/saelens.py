@@ -30,6 +30,7 @@ from unbraid.dictionaries.formats.format import (
     check_writable,
     edge,
     edge_of_k,
+    flag,
     jump,
     keep_largest,
     make_stack,
@@ -193,36 +194,32 @@ def read_file(path: Path) -> File:
     if factor is not None and not torch.equal(factor, torch.ones_like(factor)):
         raise UserError(f"{path / WEIGHTS}: codes are scaled by scaling_factor; accepted: one of ones, or none")
     tensors = take(path / WEIGHTS, tensors, _shapes(architecture, d, f, o), ignored=("scaling_factor",))
-    if architecture == "topk" and not 1 <= k <= f:
-        raise UserError(f"{path / CFG}: k is {k}; accepted: 1 to {f}")
-    subtracts = (
-        bool(cfg.get("apply_b_dec_to_input", architecture not in TRANSCODERS)) and architecture not in TRANSCODERS
-    )
-    rescales = architecture == "topk" and bool(cfg.get("rescale_acts_by_decoder_norm", False))
+    if architecture == "topk":
+        k = whole({"k": k}, "k", path / CFG, f)
+    subtracts = flag(cfg, "apply_b_dec_to_input", path / CFG, architecture not in TRANSCODERS)
+    rescales = architecture == "topk" and flag(cfg, "rescale_acts_by_decoder_norm", path / CFG, False)
     scale = _scale(cfg, path)
-    if scale != 1 and architecture in TRANSCODERS:
-        raise UserError(
-            f"{path / CFG}: inputs of this transcoder were scaled, and nobody says how its targets; accepted: none"
-        )
-    return File(architecture, subtracts, rescales, k, scale, metadata, tensors)
+    if architecture in TRANSCODERS and (subtracts or scale != 1):
+        what = "b_dec is subtracted from inputs" if subtracts else "inputs were scaled, and nobody says how targets"
+        raise UserError(f"{path / CFG}: {what}, which no transcoder of SAELens does; accepted: neither")
+    return File(architecture, subtracts, rescales, k if isinstance(k, int) else 0, scale, metadata, tensors)
 
 
-def _architecture(cfg: Mapping[str, Any], path: Path) -> tuple[str, int]:
-    """Before version 6, top-k was a standard architecture with another activation function."""
-    architecture = cfg.get("architecture") or "standard"
+def _architecture(cfg: Mapping[str, Any], path: Path) -> tuple[str, object]:
+    """The architecture, and k as it is given; before version 6, top-k was a standard one with another function."""
+    architecture = str(cfg.get("architecture", "standard"))
     function = cfg.get("activation_fn") or cfg.get("activation_fn_str") or "relu"
-    k = cfg.get("k", (cfg.get("activation_fn_kwargs") or {}).get("k", 0))
+    beside = cfg.get("activation_fn_kwargs")
+    k = cfg.get("k", beside.get("k") if isinstance(beside, dict) else None)
     if architecture == "standard" and function == "topk":
         architecture, function = "topk", "relu"
     if architecture in REFUSED:
         raise UserError(f"{path / CFG}: architecture is '{architecture}': {REFUSED[architecture]}")
     if architecture not in ARCHITECTURES:
-        raise UserError(
-            f"{path / CFG}: architecture is {architecture!r:.40}; {suggest(str(architecture), ARCHITECTURES)}"
-        )
+        raise UserError(f"{path / CFG}: architecture is {architecture!r:.40}; {suggest(architecture, ARCHITECTURES)}")
     if function not in ("relu", "topk"):
         raise UserError(f"{path / CFG}: activation_fn is {function!r:.40}; accepted: relu or topk")
-    return architecture, k if isinstance(k, int) else 0
+    return architecture, k
 
 
 def _scale(cfg: Mapping[str, Any], path: Path) -> float:
@@ -235,7 +232,7 @@ def _scale(cfg: Mapping[str, Any], path: Path) -> float:
         factor = read_object(path / SCALER, "scaling_factor")["scaling_factor"]
         if isinstance(factor, int | float) and 0 < factor < 1e30:
             return float(factor)
-    reason = UNFOLDED.get(normalizes, "accepted: 'none'")
+    reason = UNFOLDED.get(str(normalizes), "accepted: 'none'")
     raise UserError(f"{path / CFG}: normalize_activations is {normalizes!r:.40}: {reason}")
 
 
@@ -333,8 +330,10 @@ def _provenance(metadata: JsonDict) -> JsonDict:
     """Our names for what SAELens' metadata say; theirs are kept to be written again."""
     ours = metadata.get("unbraid")
     known: JsonDict = dict(ours) if isinstance(ours, dict) else {}
-    known |= {name: metadata[theirs] for name, theirs in OF_MODEL.items() if metadata.get(theirs) is not None}
+    known |= {
+        name: metadata[theirs] for name, theirs in OF_MODEL.items() if isinstance(metadata.get(theirs), str | int)
+    }
     for key, name in (("site", "hook_name"), ("target", "hook_name_out")):
         site = metadata.get(name) or metadata.get(name.replace("hook", "hf_hook"))
-        known |= {key: site} if site else {}
+        known |= {key: site} if isinstance(site, str) else {}
     return {**known, "saelens": {name: value for name, value in metadata.items() if name != "unbraid"}}

@@ -20,6 +20,7 @@ from unbraid.dictionaries.formats.format import (
     Rule,
     check_writable,
     edge_of_k,
+    flag,
     keep_largest,
     make_stack,
     refuse_rule,
@@ -107,12 +108,16 @@ def read_folder(path: Path) -> tuple[JsonDict, Tensors]:
             f"{path / CFG}: activation is {cfg['activation']!r:.40}, one feature of each group, which no rule of ours "
             "does; accepted: topk"
         )
-    if cfg.get("signed"):
+    for name in ("transcode", "skip_connection", "multi_topk"):
+        flag(cfg, name, path / CFG, False)
+    if flag(cfg, "signed", path / CFG, False):
         raise UserError(f"{path / CFG}: signed is true: codes may be negative; accepted: codes of 0 or more")
     tensors = read_safetensors(path / WEIGHTS)
     d = whole(cfg, "d_in", path / CFG, 1 << 24)
     f, _ = shape_of(path / WEIGHTS, tensors, "encoder.weight")
     whole(cfg, "k", path / CFG, f)
+    if cfg.get("num_latents") not in (None, 0, f):
+        raise UserError(f"{path / CFG}: num_latents is {cfg['num_latents']!r:.40} and there are {f}; accepted: {f}")
     shapes = {"encoder.weight": (f, d), "encoder.bias": (f,), "W_dec": (f, d), "b_dec": (d,)}
     if cfg["skip_connection"]:
         shapes["W_skip"] = (d, d)

@@ -7,7 +7,7 @@ pt            PyTorch's files are pickles; `weights_only` makes tensors and plai
 
 import io
 import os
-import pickle
+import warnings
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,9 +39,11 @@ def read_safetensors(path: Path) -> Tensors:
 def read_npz(path: Path) -> Tensors:
     _check_size(path, _unpacked(path))
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             tensors = {name: torch.from_numpy(arrays[name]) for name in arrays.files}
-    except (OSError, ValueError, TypeError, EOFError, AttributeError, zipfile.BadZipFile):
+    except MemoryError:
+        raise
+    except Exception:  # of damaged bytes zipfile, zlib and NumPy raise each their own
         raise UserError(f"{path} is not a whole .npz file of plain arrays; accepted: numbers alone") from None
     return _checked(path, tensors)
 
@@ -50,8 +52,11 @@ def read_pt(path: Path) -> dict[str, Any]:
     """A state dict: tensors, and plain values where a library keeps some beside them."""
     _check_size(path, _unpacked(path))
     try:
-        held = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, OSError, EOFError, ValueError, KeyError, AttributeError, TypeError):
+        with warnings.catch_warnings(action="ignore"):  # on what is refused anyway
+            held = torch.load(path, map_location="cpu", weights_only=True)
+    except MemoryError:
+        raise
+    except Exception:  # of damaged bytes torch's reader raises whatever they lead it to
         raise UserError(
             f"{path} is not a whole PyTorch file of tensors and plain values; accepted: a state dict (nothing else is "
             "unpickled)"
@@ -62,13 +67,25 @@ def read_pt(path: Path) -> dict[str, Any]:
     return {**held, **_checked(path, tensors)}
 
 
-def take(path: Path, tensors: Mapping[str, Any], shapes: Shapes, ignored: tuple[str, ...] = ()) -> Tensors:
-    """These tensors, each of its shape; others are refused too, for they would change what a dictionary does."""
+def take(
+    path: Path,
+    tensors: Mapping[str, Any],
+    shapes: Shapes,
+    ignored: tuple[str, ...] = (),
+    whole: tuple[str, ...] = (),
+) -> Tensors:
+    """These tensors, each of its shape; others are refused too, for they would change what a dictionary does.
+
+    Weights are floating-point numbers, but for those that are `whole`: others may be in units of their own.
+    """
     for name, shape in shapes.items():
         found = tensors.get(name)
         if not isinstance(found, Tensor) or tuple(found.shape) != shape:
             content = f"of shape {tuple(found.shape)}" if isinstance(found, Tensor) else "not there"
             raise UserError(f"{path}: the tensor {name} is {content}; accepted: shape {shape}")
+        if found.is_floating_point() is (name in whole):
+            kind = "whole" if name in whole else "floating-point"
+            raise UserError(f"{path}: the tensor {name} is of {found.dtype}; accepted: {kind} numbers")
     if unknown := sorted(set(tensors) - set(shapes) - set(ignored)):
         raise UserError(f"{path} holds '{unknown[0]:.60}' too, of unknown meaning; accepted: {', '.join(shapes)}")
     return {name: tensors[name].float() for name in shapes}
@@ -101,14 +118,17 @@ def write_pt(path: Path, tensors: Tensors) -> None:
 
 def _checked(path: Path, tensors: Tensors) -> Tensors:
     """Numbers in float32, if they are numbers and finite."""
+    checked: Tensors = {}
     for name, tensor in tensors.items():
-        if tensor.is_complex() or tensor.layout != torch.strided:
+        if tensor.is_complex() or tensor.is_quantized or tensor.is_meta or tensor.layout != torch.strided:
             raise UserError(
-                f"{path}: the tensor {name} is {tensor.dtype}, {tensor.layout}; accepted: dense real numbers"
+                f"{path}: the tensor {name} is {tensor.dtype}, {tensor.layout}, on {tensor.device}; accepted: dense "
+                "real numbers"
             )
-        if tensor.is_floating_point() and not tensor.isfinite().all():
-            raise UserError(f"{path}: the tensor {name} is not finite everywhere; accepted: finite numbers")
-    return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
+        checked[name] = tensor.float() if tensor.is_floating_point() else tensor
+        if not checked[name].isfinite().all():
+            raise UserError(f"{path}: the tensor {name} is not finite everywhere; accepted: finite numbers of float32")
+    return checked
 
 
 def _bytes(path: Path) -> int:
@@ -124,7 +144,7 @@ def _unpacked(path: Path) -> int:
     try:
         with zipfile.ZipFile(path) as archive:
             return max(size, sum(part.file_size for part in archive.infolist()))
-    except (zipfile.BadZipFile, OSError, ValueError):
+    except Exception:  # of damaged bytes zipfile raises more than BadZipFile; whoever reads them says so
         return size
 
 
