@@ -110,7 +110,9 @@ class Codes:
 
         values = self.values[member].detach().flatten(0, -2).cpu().numpy()
         samples, slots = values.nonzero()
-        features = slots if self.features is None else self.features[member].flatten(0, -2).cpu().numpy()[samples, slots]
+        features = (
+            slots if self.features is None else self.features[member].flatten(0, -2).cpu().numpy()[samples, slots]
+        )
         return csr_array((values[samples, slots], (samples, features)), (len(values), self.width))
 
     def lists(self) -> "Codes":

@@ -1,8 +1,8 @@
 """Rows of an array as a world: whatever holds activations already, in any float type, or gives them batch by batch.
 
-    array or tensor (n, d) or (batch, sequence, d)    every position is a row; a memory map is read where it is asked for
-    scipy.sparse array (n, d)                         made dense a batch at a time
-    iterator of arrays, DataLoader                    read in its own order; `Stream` cuts it into batches of one size
+array or tensor (n, d) or (batch, sequence, d)    every position is a row; a memory map is read where it is asked for
+scipy.sparse array (n, d)                         made dense a batch at a time
+iterator of arrays, DataLoader                    read in its own order; `Stream` cuts it into batches of one size
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,8 +29,8 @@ FIRST_ROWS, FIRST_NUMBERS = 32_768, 1 << 25
 STREAM_ROWS = 8192
 """So many rows of a stream decide them."""
 ACCEPTED = (
-    "a NumPy, torch or scipy.sparse array of numbers (n, d) or (batch, sequence, d), an iterator or DataLoader of such, "
-    "a folder that `unbraid capture` has written, or a world"
+    "a NumPy, torch or scipy.sparse array (n, d) or (batch, sequence, d), an iterator or DataLoader of them, a folder "
+    "that `unbraid capture` has written, or a world"
 )
 AUTO = "auto"
 
@@ -140,7 +140,9 @@ def read_rows(array: Any, numbers: Int[np.ndarray, "b"]) -> Float[Tensor, "b d"]
 
 def finite(x: Float[Tensor, "b d"]) -> Float[Tensor, "b d"]:
     if not bool(x.isfinite().all()):
-        raise UserError("an array holds numbers that are not finite (nan, infinity, or beyond float32); accepted: finite")
+        raise UserError(
+            "an array holds numbers that are not finite (nan, infinity, or beyond float32); accepted: finite"
+        )
     return x
 
 
@@ -208,7 +210,9 @@ def open_rows(given: Any, normalize: str = AUTO, seed: int = 0) -> World | None:
     """What was given as a world: itself, rows of an array, or a folder of shards; None where it must be iterated."""
     if isinstance(given, World):
         if normalize != AUTO:
-            raise UserError(f'normalize is "{normalize}" beside a world, whose batches are as they are; accepted: "auto"')
+            raise UserError(
+                f'normalize is "{normalize}" beside a world, whose batches are as they are; accepted: "auto"'
+            )
         return given
     check_normalize(normalize)
     if is_array(given):
@@ -218,6 +222,26 @@ def open_rows(given: Any, normalize: str = AUTO, seed: int = 0) -> World | None:
     if isinstance(given, Iterable):
         return None
     raise UserError(f"data was asked for, and {type(given).__name__} found; accepted: {ACCEPTED}")
+
+
+def world_of(given: Any, samples: int) -> tuple[World, int]:
+    """What was given, as it is, to be scored on, and how many samples of those asked for it has."""
+    world = open_rows(given, AUTO if isinstance(given, World) else "none")
+    if world is None:
+        rows = list(_first(batches_of(given), samples))
+        if not rows:
+            raise UserError(f"an iterator gave no rows; accepted: {ACCEPTED}")
+        world = Rows.of(torch.cat(rows))
+    return world, min(samples, len(world)) if isinstance(world, Rows) else samples
+
+
+def _first(batches: Iterator[Tensor], samples: int) -> Iterator[Tensor]:
+    """As many as it takes."""
+    for rows in batches:
+        yield rows[:samples]
+        samples -= len(rows)
+        if samples <= 0:
+            return
 
 
 def check_normalize(normalize: str) -> None:

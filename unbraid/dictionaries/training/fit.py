@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any
 
-
 from unbraid.activations.normalization import Normalization
 from unbraid.activations.shards import read_manifest
 from unbraid.axes import Float, Tensor
@@ -149,7 +148,7 @@ def fit(
     """
     if len(seeds) == 0:
         raise UserError("fit was given no seeds; accepted: at least one, for example seeds=range(5)")
-    named = {_name(mechanism): stack_configs([mechanism] * len(seeds)) for mechanism in mechanisms}
+    named = {mechanism_name(mechanism): stack_configs([mechanism] * len(seeds)) for mechanism in mechanisms}
     if len(named) < len(mechanisms):
         raise UserError("fit was given two mechanisms of one kind; accepted: each kind once")
     training = stack_configs([training or Training()] * len(seeds))
@@ -301,6 +300,6 @@ def _patience() -> Iterator[threading.Event]:
         signal.signal(signal.SIGINT, before)
 
 
-def _name(mechanism: Mechanism) -> str:
+def mechanism_name(mechanism: Mechanism) -> str:
     registered = [name for name, kind in MECHANISMS.items() if isinstance(mechanism, kind)]
     return registered[0] if registered else type(mechanism).__name__
