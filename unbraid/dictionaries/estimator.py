@@ -24,7 +24,7 @@ from unbraid.dictionaries import Dictionary
 from unbraid.dictionaries.baselines import Baseline, Pca
 from unbraid.dictionaries.lists import Inputs
 from unbraid.dictionaries.mechanisms import Sparsity
-from unbraid.dictionaries.mechanisms.mechanism import Mechanisms
+from unbraid.dictionaries.mechanisms.mechanism import Mechanism, Mechanisms
 from unbraid.dictionaries.training.config import Training
 from unbraid.dictionaries.training.fit import Data, Fitting, mechanism_name
 from unbraid.dictionaries.training.step import State
@@ -78,8 +78,8 @@ class SparseAutoencoder(CodesTransformer):
     k : int, optional
         The same for "topk" and "batchtopk" alone. More than `n_components` is `n_components`.
     sparsity : float, optional
-        A fixed weight of the sparsity cost in place of `target_l0`, for "relu", "jumprelu" and "gated", against the
-        squared error of rows of mean length one; higher is sparser. What the cost counts depends on the rule.
+        A fixed weight of the sparsity cost in place of `target_l0`, for "relu", "jumprelu" and "gated" alone, against
+        the squared error of rows of mean length one; higher is sparser. What the cost counts depends on the rule.
     pre_bias : bool, default True
         Whether a learned vector, at first the mean of X, is subtracted from inputs.
     steps : int, default 1000
@@ -161,7 +161,7 @@ class SparseAutoencoder(CodesTransformer):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: N803, ARG002
+    def fit(self, X: Any, y: object = None) -> Self:  # noqa: N803, ARG002
         """Learn from the rows of X, from the beginning.
 
         Parameters
@@ -174,7 +174,7 @@ class SparseAutoencoder(CodesTransformer):
         self._train(rows, self._training(self.steps, DECAY_SHARE), 0)
         return self
 
-    def partial_fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: N803, ARG002
+    def partial_fit(self, X: Any, y: object = None) -> Self:  # noqa: N803, ARG002
         """Learn from these rows too: one step for every `batch` of them, at least one, without decay.
 
         The first rows that are ever seen decide center and scale.
@@ -192,7 +192,7 @@ class SparseAutoencoder(CodesTransformer):
         self._train(rows, self._training(begun + steps, 0.0), begun)
         return self
 
-    def transform(self, X: ArrayLike) -> Any:  # noqa: N803
+    def transform(self, X: Any) -> Any:  # noqa: N803
         """The codes of rows, float32, made some thousands of rows at a time.
 
         Parameters
@@ -213,7 +213,7 @@ class SparseAutoencoder(CodesTransformer):
             codes[start : start + ROWS] = self._codes(block).to_dense()[0].numpy()
         return codes
 
-    def inverse_transform(self, X: ArrayLike) -> NDArray[np.float32]:  # noqa: N803
+    def inverse_transform(self, X: Any) -> NDArray[np.float32]:  # noqa: N803
         """The reconstructions of codes, dense or sparse.
 
         Parameters
@@ -229,7 +229,7 @@ class SparseAutoencoder(CodesTransformer):
         codes = X if issparse(X) else np.asarray(X)
         return np.concatenate([self.stack_.decode(Codes.dense(block[None]))[0].numpy() for block in _blocks(codes)])
 
-    def score(self, X: ArrayLike, y: object = None) -> float:  # noqa: N803, ARG002
+    def score(self, X: Any, y: object = None) -> float:  # noqa: N803, ARG002
         """The share of the variance of X that reconstructions explain: 1 is all, 0 what the mean explains.
 
         Parameters
@@ -254,8 +254,8 @@ class SparseAutoencoder(CodesTransformer):
         tags.input_tags.sparse = True
         return tags
 
-    def _rows_of(self, X: ArrayLike, reset: bool = True) -> Any:  # noqa: N803
-        return validate_data(self, X, dtype="numeric", accept_sparse="csr", reset=reset)  # pyright: ignore[reportArgumentType]
+    def _rows_of(self, X: Any, reset: bool = True) -> Any:  # noqa: N803
+        return validate_data(self, X, dtype="numeric", accept_sparse="csr", reset=reset)
 
     def _codes(self, block: Float[Tensor, "b d"]) -> Codes:
         return self.stack_.encode(block)
@@ -283,18 +283,17 @@ class SparseAutoencoder(CodesTransformer):
 
     def _costs(self) -> Mechanisms:
         """The sparsity cost, and what else is asked for."""
-        given = list(self.mechanisms or ())
-        named = {mechanism_name(mechanism): mechanism for mechanism in given}
+        given: list[Mechanism] = list(self.mechanisms or ())
+        named: dict[str, Mechanism] = {mechanism_name(mechanism): mechanism for mechanism in given}
         if len(named) < len(given):
             raise UserError("SparseAutoencoder was given two mechanisms of one kind; accepted: each kind once")
-        if self.sparsity is not None and self.activation not in FIXED:
-            raise UserError(
-                f"sparsity was given to activation {self.activation!r:.20}; accepted: target_l0, or activation "
-                f"{', '.join(FIXED)}"
-            )
         if self.activation in STEERED and "sparsity" not in named:
             settings = {"weight": STEERED[self.activation], "target_l0": float(self.target_l0)}
-            fixed = {} if self.sparsity is None else {"weight": float(self.sparsity), "target_l0": 0.0}
+            fixed = (
+                {}
+                if self.sparsity is None or self.activation not in FIXED
+                else {"weight": float(self.sparsity), "target_l0": 0.0}
+            )
             named["sparsity"] = check(Sparsity, settings | fixed, type(self).__name__)
         return {name: stack_configs([mechanism]) for name, mechanism in named.items()}
 

@@ -538,10 +538,11 @@ class Stack:
         """
         if not 0 <= index < self.d_sae:
             raise UserError(f"feature {index} was asked for; accepted: 0 to {self.d_sae - 1}")
-        weights = {"direction": self.directions, "decoder": self.decoder, "encoder": self.encoder}
         known = Feature(
             index=index,
-            **{name: rows[:, index] for name, rows in weights.items()},
+            direction=self.directions[:, index],
+            decoder=self.decoder[:, index],
+            encoder=self.encoder[:, index],
             bias=self.encoder_bias[:, index],
             threshold=None if self.threshold is None else self.threshold[:, index],
             nearest=_nearest(self.decoder_directions, index, top),

@@ -156,7 +156,7 @@ def normalization_of(rows: Float[Tensor, "b d"], normalize: str) -> Normalizatio
 def batches_of(iterable: Iterable[Any]) -> Iterator[Tensor]:
     """The rows of what an iterator gives: arrays, or tuples whose first is one, as a DataLoader's."""
     for item in iterable:
-        first = item[0] if isinstance(item, tuple | list) and item else item
+        first: Any = item[0] if isinstance(item, tuple | list) and item else item
         check_array(first)
         yield read_rows(first, np.arange(int(np.prod(first.shape[:-1])), dtype=np.int64))
 
