@@ -7,6 +7,7 @@ from unbraid.dictionaries import Activation as Activation
 from unbraid.dictionaries import AuxK as AuxK
 from unbraid.dictionaries import BatchTopK as BatchTopK
 from unbraid.dictionaries import Dictionary as Dictionary
+from unbraid.dictionaries import Feature as Feature
 from unbraid.dictionaries import Gated as Gated
 from unbraid.dictionaries import JumpRelu as JumpRelu
 from unbraid.dictionaries import Relu as Relu

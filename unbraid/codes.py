@@ -7,6 +7,7 @@ slot j *is* feature j. Both layouts mean the same and agree; everything downstre
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +21,8 @@ class Codes:
     """Feature activations of b samples in m dictionaries, as lists of what fired or as a dense array.
 
     Most features are 0 in most samples, so a sample is k slots of (feature, value). With `features=None` the layout is
-    dense: slot j is feature j. All methods accept both.
+    dense: slot j is feature j. All methods accept both. Samples may have several axes, as those of inputs (batch,
+    sequence, dimension) do: b then stands for them all.
 
     Parameters
     ----------
@@ -39,16 +41,31 @@ class Codes:
     [[[0.0, 0.0, 1.5, 0.0]]]
     >>> codes.l0().tolist()  # features that fired, by member and sample
     [[1]]
+    >>> codes.to_sparse(0).shape, codes.to_sparse(0).nnz  # one member's, as scipy has it
+    ((1, 4), 1)
     """
 
-    features: Int[Tensor, "m b k"] | None
-    values: Float[Tensor, "m b k"]
+    features: Int[Tensor, "m *b k"] | None
+    values: Float[Tensor, "m *b k"]
     width: int
 
     @classmethod
-    def dense(cls, values: Float[Tensor, "m b f"]) -> "Codes":
+    def dense(cls, values: Float[Tensor, "m *b f"]) -> "Codes":
         """Codes with a value for every feature."""
         return cls(None, values, values.shape[-1])
+
+    @classmethod
+    def of_sparse(cls, members: Sequence[Any]) -> "Codes":
+        """From a `scipy.sparse` array (b, f) of each member."""
+        arrays = [member.tocsr() for member in members]
+        slots = max(1, *(int(np.diff(array.indptr).max(initial=0)) for array in arrays))
+        shape = (len(arrays), arrays[0].shape[0], slots)
+        features, values = np.zeros(shape, np.int64), np.zeros(shape, np.float32)
+        for member, array in enumerate(arrays):
+            samples = np.repeat(np.arange(array.shape[0]), np.diff(array.indptr))
+            places = np.arange(array.nnz) - array.indptr[samples]
+            features[member, samples, places], values[member, samples, places] = array.indices, array.data
+        return cls(torch.from_numpy(features), torch.from_numpy(values), arrays[0].shape[1])
 
     @classmethod
     def of_cells(
@@ -74,15 +91,49 @@ class Codes:
         )
         return cls(features, values, batches[0].width)
 
-    def to_dense(self) -> Float[Tensor, "m b f"]:
+    def to_dense(self) -> Float[Tensor, "m *b f"]:
         """The activation of every feature, (m, b, f); 0 where it did not fire."""
         if self.features is None:
             return self.values
-        empty = self.values.new_zeros(*self.values.shape[:2], self.width)
+        empty = self.values.new_zeros(*self.values.shape[:-1], self.width)
         return empty.scatter_add(-1, self.features.long(), self.values)
 
-    def decode(self, rows: Float[Tensor, "m f d"]) -> Float[Tensor, "m b d"]:
+    def to_sparse(self, member: int) -> Any:
+        """One member's as a `scipy.sparse.csr_array` of shape (b, f), with samples of several axes one after another.
+
+        Parameters
+        ----------
+        member : int
+            Which one, from 0.
+        """
+        from scipy.sparse import csr_array  # slow to load
+
+        values = self.values[member].detach().flatten(0, -2).cpu().numpy()
+        samples, slots = values.nonzero()
+        features = (
+            slots if self.features is None else self.features[member].flatten(0, -2).cpu().numpy()[samples, slots]
+        )
+        return csr_array((values[samples, slots], (samples, features)), (len(values), self.width))
+
+    def lists(self) -> "Codes":
+        """The same as lists, as long as the sample in which most fires needs."""
+        if self.features is not None:
+            return self
+        slots = max(1, int(self.l0().max())) if self.values.numel() else 1
+        features = self.values.abs().topk(slots, dim=-1).indices.sort(-1).values
+        return Codes(features, self.values.gather(-1, features), self.width)
+
+    def shaped(self, *samples: int) -> "Codes":
+        """The same codes, with samples in these axes."""
+        members, slots = self.values.shape[0], self.values.shape[-1]
+        features = None if self.features is None else self.features.view(members, *samples, slots)
+        return Codes(features, self.values.view(members, *samples, slots), self.width)
+
+    def decode(self, rows: Float[Tensor, "m f d"]) -> Float[Tensor, "m *b d"]:
         """Each sample as the sum of the rows that fired, each times its value."""
+        if self.values.ndim != 3:
+            flat = self.shaped(self.values[0, ..., 0].numel()).decode(rows)
+            return flat.view(*self.values.shape[:-1], rows.shape[-1])
         if self.features is None:
             return self.values @ rows
         members, samples, slots = self.values.shape
@@ -95,25 +146,32 @@ class Codes:
         )
         return flat.view(members, samples, -1)
 
-    def at(self, asked: Int[Tensor, "m b j"]) -> Float[Tensor, "m b j"]:
+    def at(self, asked: Int[Tensor, "m *b j"]) -> Float[Tensor, "m *b j"]:
         """The values of the features asked for, in each sample; 0 where one did not fire."""
         if self.features is None:
             return self.values.gather(-1, asked)
         values = [(self.values * (self.features == index[..., None])).sum(-1) for index in asked.unbind(-1)]
         return torch.stack(values, -1)
 
+    def column(self, feature: int) -> Float[Tensor, "m n"]:
+        """One feature's values in every sample, those of several axes one after another."""
+        values = self.values.flatten(1, -2)
+        if self.features is None:
+            return values[..., feature]
+        return (values * (self.features.flatten(1, -2) == feature)).sum(-1)
+
     def counts(self) -> Int[Tensor, "m f"]:
         """In how many samples each feature fired."""
         fired = (self.values != 0).long()
         if self.features is None:
-            return fired.sum(1)
+            return fired.flatten(1, -2).sum(1)
         members = fired.shape[0]
         return fired.new_zeros(members, self.width).scatter_add_(-1, self.features.long().flatten(1), fired.flatten(1))
 
-    def l0(self) -> Int[Tensor, "m b"]:
+    def l0(self) -> Int[Tensor, "m *b"]:
         """How many features fired in each sample, (m, b)."""
         return torch.from_numpy(np.count_nonzero(self.values.detach().numpy(), axis=-1))
 
-    def l1(self) -> Float[Tensor, "m b"]:
+    def l1(self) -> Float[Tensor, "m *b"]:
         """The sum of absolute activations of each sample, (m, b)."""
         return torch.linalg.vector_norm(self.values, ord=1, dim=-1)

@@ -12,6 +12,7 @@ really taken so far against its guess, over the tasks that run side by side, and
 A step that took ten times as long as most of its kind (one that compiles something) counts for itself alone.
 """
 
+import html
 import math
 import sys
 import threading
@@ -20,7 +21,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from rich import progress as rich_progress
 from rich.console import Console, RenderableType
@@ -282,6 +283,44 @@ class Bar(Progress):
         self._progress.console.print(Text(one_line(sentence)), soft_wrap=True)
 
 
+class NotebookBar(Progress):
+    """A bar in the output of a notebook's cell, in one place that is written anew."""
+
+    def __init__(self, display: Callable[..., Any]) -> None:
+        """`display` is IPython's: it shows HTML and returns what can update it."""
+        super().__init__()
+        self._display, self._handle = display, None
+        self._words, self._shown = "starting", float("-inf")
+
+    def advance(self, index: int, step: int) -> None:
+        super().advance(index, step)
+        if time.monotonic() - self._shown >= SECONDS_BETWEEN_RECORDS or self._time.share() >= 1:
+            self._show()
+
+    def note(self, words: str, last: bool = False) -> None:
+        self._words = words
+
+    def status(self, words: str) -> None:
+        self._words = words
+        self._show()
+
+    def say(self, sentence: str) -> None:
+        print(one_line(sentence))
+
+    def __exit__(self, *_: object) -> None:
+        self._show()
+
+    def _show(self) -> None:
+        self._shown = time.monotonic()
+        left = time_words(self._time.seconds()) if self._time.share() < 1 else ""
+        bar = f'<progress value="{self._time.share():.4f}" max="1"></progress>'
+        shown = {"text/html": f"{bar} {left}<br>{html.escape(self._words)}", "text/plain": self._words}
+        if self._handle is None:
+            self._handle = self._display(shown, raw=True, display_id=True)
+        else:
+            self._handle.update(shown, raw=True)
+
+
 class OneOfMany(Progress):
     """A run among several that `whole` shows as one work; `first` is where its tasks begin in the whole plan."""
 
@@ -435,3 +474,13 @@ def for_terminal(quiet: bool) -> Progress:
     """A bar on a terminal, lines elsewhere, or nothing."""
     console = Console(stderr=True)
     return Silent() if quiet else Bar(console) if console.is_terminal else Lines(console)
+
+
+def for_notebook_or_terminal(quiet: bool) -> Progress:
+    """A bar in a notebook or on a terminal, and nothing elsewhere: for functions that are called from Python."""
+    if quiet:
+        return Silent()
+    if "IPython" in sys.modules and (shell := sys.modules["IPython"].get_ipython()) and "IPKernelApp" in shell.config:
+        return NotebookBar(sys.modules["IPython"].display.display)
+    console = Console(stderr=True)
+    return Bar(console) if console.is_terminal else Silent()

@@ -97,10 +97,11 @@ def diagnose(activations: Shards | Float[Tensor, "b d"]) -> Diagnosis:
     >>> ub.diagnose(rows).suggested
     'center_and_scale'
     """
-    return _diagnose_rows(_read_rows(activations) if isinstance(activations, Shards) else activations)
+    return _diagnose_rows(first_rows(activations) if isinstance(activations, Shards) else activations)
 
 
-def _read_rows(shards: Shards) -> Float[Tensor, "b d"]:
+def first_rows(shards: Shards) -> Float[Tensor, "b d"]:
+    """Up to 32,768 training rows; every shard's checksum is verified."""
     for number in range(len(shards.manifest.shards)):
         shards.shard(number)
     order = Order(shards, "train", 0)
@@ -114,7 +115,7 @@ def _diagnose_rows(rows: Float[Tensor, "b d"]) -> Diagnosis:
     variances = centered.square().mean(0)
     spectrum = torch.linalg.eigvalsh(centered.T @ centered / len(x)).clamp_min(0)
     lengths, spread = x.norm(dim=1), float(variances.sum().sqrt())
-    offset = float(mean.norm() / x.square().sum(1).mean().sqrt().clamp_min(1e-300))
+    offset = offset_of(x)
     ratio = float(mean.norm()) / max(spread, 1e-300)
     suggested = suggest(
         offset, float(centered.norm(dim=1).mean() if offset > CENTER_FROM else lengths.mean()), dimensions
@@ -135,6 +136,16 @@ def _diagnose_rows(rows: Float[Tensor, "b d"]) -> Diagnosis:
         after=count_firing(Normalization.of(rows, suggested).apply(rows)),
         suggested=suggested,
     )
+
+
+def offset_of(x: Float[Tensor, "b d"]) -> float:
+    """Length of the mean over the root mean square length of a row."""
+    return float(x.mean(0).norm() / x.square().sum(1).mean().sqrt().clamp_min(1e-300))
+
+
+def suggest_scale_free(x: Float[Tensor, "b d"]) -> Normalize:
+    """What is suggested for these rows, and scaling in any case: no choice may depend on their scale."""
+    return "center_and_scale" if offset_of(x) > CENTER_FROM else "scale"
 
 
 def suggest(offset: float, mean_length: float, dimensions: int) -> Normalize:

@@ -2,7 +2,7 @@
 
 from unbraid.dictionaries.activations import Activation, BatchTopK, Fired, Gated, JumpRelu, Relu, TopK
 from unbraid.dictionaries.auxk import AuxK
-from unbraid.dictionaries.stack import ACTIVATIONS, AnyActivation, Dictionary, Stack
+from unbraid.dictionaries.stack import ACTIVATIONS, AnyActivation, Dictionary, Feature, Stack
 from unbraid.dictionaries.variational import Variational
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "AuxK",
     "BatchTopK",
     "Dictionary",
+    "Feature",
     "Fired",
     "Gated",
     "JumpRelu",

@@ -8,14 +8,17 @@ A transcoder's target is something else than its input, as what an MLP makes of 
 ŷ   = codes · decoder + decoder_bias (+ x · skip)   the decoder is m f o; pre_bias is subtracted from x alone
 """
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
+import pandas as pd
 import torch
 from pydantic import Field, create_model, model_validator
+from scipy.sparse import issparse
 from torch.nn.functional import normalize
 
 from unbraid.activations.normalization import Normalization
@@ -26,6 +29,7 @@ from unbraid.dictionaries.activations import Activation, BatchTopK, Gated, JumpR
 from unbraid.dictionaries.variational import Variational
 from unbraid.errors import UserError
 from unbraid.randomness import stream
+from unbraid.worlds.arrays import check_array, is_array, read_rows
 
 ACTIVATIONS: dict[str, type[Activation]] = {
     "relu": Relu,
@@ -158,6 +162,71 @@ class Dictionary(Config):
         return self.init == "data" or self.pre_bias_init != "zeros" or self.firing_share is not None
 
 
+class Continuation(ABC):
+    """A training that can go on from where it has brought a stack."""
+
+    @abstractmethod
+    def resume(self, steps: int | None, progress: bool) -> "Stack":
+        """So many steps more; None: those that are left. The stack it had brought stays as it is."""
+
+
+BLOCK = 4096
+"""So many rows are encoded at a time, where they are many."""
+HELD = 1 << 26
+"""So many pre-activations are made at once, at most, of rows that come as the tensor they are needed as."""
+DENSE_FROM = 1 / 3
+"""Where more than this share of the features fires, dense codes take less room than lists."""
+
+
+@dataclass(frozen=True)
+class Feature:
+    """What `stack.feature(i)` returns: one feature, in every member of the stack.
+
+    Parameters
+    ----------
+    index : int
+        Its number.
+    direction : Tensor, shape (m, d)
+        Its unit direction among the inputs.
+    decoder : Tensor, shape (m, o)
+        What it writes for a code of 1.
+    encoder : Tensor, shape (m, d)
+        What its pre-activation is the product with.
+    bias : Tensor, shape (m,)
+        Added to that product.
+    threshold : Tensor, shape (m,), or None
+        What its pre-activation must exceed, where the rule has a threshold.
+    nearest : DataFrame
+        The other features whose decoder rows are most like its own: member, feature, cosine.
+    density : Tensor, shape (m,), or None
+        The share of rows in which it fires; None where no rows were given.
+    mean : Tensor, shape (m,), or None
+        How strongly it fires, on average, where it does.
+    top : DataFrame or None
+        The rows in which it is strongest: member, row, code. Rows of (batch, sequence, d) are counted one after
+        another.
+
+    Examples
+    --------
+    >>> import torch, unbraid as ub
+    >>> stack = ub.Stack.start(ub.Dictionary(d_sae=8), dimensions=4, seeds=[0, 1])
+    >>> feature: ub.Feature = stack.feature(0, torch.randn(100, 4))
+    >>> feature.density.shape, list(feature.top.columns)
+    (torch.Size([2]), ['member', 'row', 'code'])
+    """
+
+    index: int
+    direction: Float[Tensor, "m d"]
+    decoder: Float[Tensor, "m o"]
+    encoder: Float[Tensor, "m d"]
+    bias: Float[Tensor, "m"]
+    threshold: Float[Tensor, "m"] | None
+    nearest: pd.DataFrame
+    density: Float[Tensor, "m"] | None = None
+    mean: Float[Tensor, "m"] | None = None
+    top: pd.DataFrame | None = None
+
+
 @dataclass(frozen=True)
 class Stack:
     """m dictionaries (sparse autoencoders) of one size as one set of tensors; one dictionary is a stack of one.
@@ -194,9 +263,13 @@ class Stack:
         Whether training brings decoder rows back to length one.
     metadata : dict
         What is known of where it comes from, as model, site and scores: kept in files, and without any effect.
+    training : Continuation or None
+        What `fit` leaves for `resume`: Adam's moments and the inputs. In memory only.
 
     Attributes
     ----------
+    history : DataFrame
+        How training went: a row for a logged step and member.
     W_enc : Tensor, shape (m, d, f)
         The encoder by SAELens' name and in its shape, with the member axis first; so are the next four.
     b_enc : Tensor, shape (m, f)
@@ -223,6 +296,8 @@ class Stack:
     torch.Size([2, 5, 8])
     >>> stack.decode(codes).shape  # member, sample, dimension
     torch.Size([2, 5, 4])
+    >>> stack(torch.randn(3, 5, 4, dtype=torch.bfloat16)).shape  # both, of any float type, in batches
+    torch.Size([2, 3, 5, 4])
     >>> stack.member(1).members
     1
     """
@@ -248,6 +323,12 @@ class Stack:
     """Whether `normalize` brings decoder rows back to length one."""
     metadata: JsonDict = field(default_factory=dict, compare=False)
     """What is known of where it comes from."""
+    training: Continuation | None = field(default=None, compare=False, repr=False)
+    """What `fit` leaves for `resume`."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is copied or sent elsewhere: without the training, which may hold an iterator."""
+        return {**vars(self), "training": None}
 
     @classmethod
     def start(
@@ -340,6 +421,8 @@ class Stack:
         known = dict(self.metadata)
         if "members" in known:
             known["members"] = known["members"][index : index + 1]
+        if "history" in known:
+            known["history"] = [_of_member(line, index) for line in known["history"]]
         return replace(alone, decoder_norm=self.decoder_norm, metadata=known)
 
     def save(self, path: str | Path) -> None:
@@ -381,6 +464,95 @@ class Stack:
         from unbraid.dictionaries.formats.hub import push  # formats read files into stacks
 
         return push(self, repo_id, format, private)
+
+    @property
+    def history(self) -> pd.DataFrame:
+        """How training went: for each logged step and member its `loss`, the terms of that, and `l0`; saved with it."""
+        rows = [
+            {"step": line["step"], "member": member, "loss": sum(values[member] for values in line["terms"].values())}
+            | {name: values[member] for name, values in line["terms"].items()}
+            | {"l0": l0}
+            for line in self.metadata.get("history", [])
+            for member, l0 in enumerate(line["l0"])
+        ]
+        return pd.DataFrame(rows) if rows else pd.DataFrame(columns=["step", "member", "loss", "l0"])
+
+    def resume(self, steps: int | None = None, progress: bool = True) -> "Stack":
+        """Train on: so many steps more, or those that Ctrl-C left. This stack stays as it is.
+
+        Where neither the learning rate nor a mechanism depends on the number of steps (no decay, no warm-up share),
+        the result is that of one long training, bit for bit. An iterator goes on where it is.
+
+        Parameters
+        ----------
+        steps : int, optional
+            How many more; if not given, those that are left.
+        progress : bool, default True
+            Whether a bar is shown in a terminal or notebook.
+
+        Returns
+        -------
+        Stack
+
+        Examples
+        --------
+        >>> import unbraid as ub
+        >>> world, short, long = ub.Superposition(dimensions=8), ub.Training(steps=5), ub.Training(steps=9)
+        >>> settings = ub.Dictionary(d_sae=12, activation=ub.TopK(k=2))
+        >>> resumed = ub.fit(world, settings, training=short, seeds=[0]).resume(4)
+        >>> bool((resumed.encoder == ub.fit(world, settings, training=long, seeds=[0]).encoder).all())
+        True
+        """
+        if self.training is None:
+            raise UserError(
+                "resume was asked of dictionaries that this process has not trained; accepted: what `fit` returned, or "
+                'fit with a dictionary whose init is {"from": path}, which begins at saved ones'
+            )
+        return self.training.resume(steps, progress)
+
+    def feature(self, index: int, X: Any = None, top: int = 10) -> Feature:  # noqa: N803
+        """All there is to know of one feature.
+
+        Parameters
+        ----------
+        index : int
+            Which, from 0.
+        X : array, shape (n, d) or (batch, sequence, d), optional
+            Rows to look for it in: how often it fires, how strongly, and where most.
+        top : int, default 10
+            How many rows, and other features near to it, are named.
+
+        Returns
+        -------
+        Feature
+            Its weights; `nearest`, a data frame of the features most like it; and, with X, `density`, `mean` and
+            `top`, a data frame of the rows it is strongest in.
+
+        Examples
+        --------
+        >>> import torch, unbraid as ub
+        >>> stack = ub.Stack.start(ub.Dictionary(d_sae=8), dimensions=4, seeds=[0])
+        >>> feature = stack.feature(3, torch.eye(4), top=2)
+        >>> feature.direction.shape, list(feature.nearest.columns)
+        (torch.Size([1, 4]), ['member', 'feature', 'cosine'])
+        """
+        if not 0 <= index < self.d_sae:
+            raise UserError(f"feature {index} was asked for; accepted: 0 to {self.d_sae - 1}")
+        known = Feature(
+            index=index,
+            direction=self.directions[:, index],
+            decoder=self.decoder[:, index],
+            encoder=self.encoder[:, index],
+            bias=self.encoder_bias[:, index],
+            threshold=None if self.threshold is None else self.threshold[:, index],
+            nearest=_nearest(self.decoder_directions, index, top),
+        )
+        if X is None:
+            return known
+        values = self.encode(X).column(index).detach()
+        fired = (values != 0).sum(1)
+        mean, strongest = values.sum(1) / fired.clamp_min(1), _largest(values, "row", "code", top)
+        return replace(known, density=fired / values.shape[1], mean=mean, top=strongest[strongest["code"] != 0])
 
     @property
     def members(self) -> int:
@@ -461,9 +633,75 @@ class Stack:
         """Encoder outputs (m, b, f) before the activation rule."""
         return torch.baddbmm(self.shifted_bias()[:, None, :], x.expand(self.members, *x.shape), self.encoder.mT)
 
-    def encode(self, x: Float[Tensor, "b d"]) -> Codes:
-        """The codes of inputs (b, d) in every member: `Codes`, of shape (m, b, f) when dense."""
-        return self.inhibited(self.activation.codes(self.pre_activations(x), self.tensors()))
+    def __call__(self, x: Any) -> Float[Tensor, "m *b o"]:
+        """The reconstructions of inputs: encode, then decode.
+
+        Parameters
+        ----------
+        x : array, shape (b, d) or (batch, sequence, d)
+            NumPy, torch or `scipy.sparse`, of any float type. Much is done in batches.
+
+        Returns
+        -------
+        Tensor, shape (m, b, o) or (m, batch, sequence, o)
+        """
+        self._check_rows(x)
+        if self._at_once(x):
+            return self.decode(self.encode(x), x)
+        parts = [self.decode(self._codes_of(rows), rows) for rows in self._blocks(x)]
+        return torch.cat(parts, 1).view(self.members, *x.shape[:-1], self.d_out)
+
+    def encode(self, x: Any) -> Codes:
+        """The codes of inputs in every member.
+
+        Parameters
+        ----------
+        x : array, shape (b, d) or (batch, sequence, d)
+            NumPy, torch or `scipy.sparse`, of any float type. Much is encoded in batches, and only what fires is kept.
+
+        Returns
+        -------
+        Codes
+            `to_dense()` has the shape (m, b, f) or (m, batch, sequence, f); `to_sparse(0)` is member 0's as a
+            `scipy.sparse` array; `lists()` has what fired, as lists of features and values.
+        """
+        self._check_rows(x)
+        if self._at_once(x):
+            return self.inhibited(self.activation.codes(self.pre_activations(x), self.tensors()))
+        codes = Codes.concatenate([_smaller(self._codes_of(rows)) for rows in self._blocks(x)])
+        return codes if x.ndim == 2 else codes.shaped(*x.shape[:-1])
+
+    def _at_once(self, x: Any) -> bool:
+        """Whether it is the very tensor that is needed, and small enough or needed by autograd."""
+        if not isinstance(x, Tensor) or x.ndim != 2 or (x.dtype, x.device) != (self.encoder.dtype, self.encoder.device):
+            return False
+        return self._tracks(x) or len(x) * self.members * self.features <= HELD
+
+    def _tracks(self, x: Tensor) -> bool:
+        return torch.is_grad_enabled() and (x.requires_grad or self.encoder.requires_grad)
+
+    def _check_rows(self, x: Any) -> None:
+        if not is_array(x) or x.ndim < 2:
+            check_array(x)
+        if x.shape[-1] != self.d_in:
+            raise UserError(
+                f"inputs of shape {tuple(x.shape)} were given to dictionaries of {self.d_in} dimensions; accepted: "
+                f"(b, {self.d_in}) or (batch, sequence, {self.d_in})"
+            )
+
+    def _blocks(self, x: Any) -> Iterator[Float[Tensor, "b d"]]:
+        """Some rows at a time, as the weights are."""
+        samples = int(np.prod(x.shape[:-1]))
+        for start in range(0, max(samples, 1), BLOCK):
+            numbers = np.arange(start, min(start + BLOCK, samples), dtype=np.int64)
+            rows = x.flatten(0, -2)[start : start + BLOCK] if isinstance(x, Tensor) else read_rows(x, numbers)
+            yield rows.to(self.encoder)
+
+    def _codes_of(self, rows: Float[Tensor, "b d"]) -> Codes:
+        from unbraid.dictionaries.lists import encode  # which encodes with stacks
+
+        quickly = rows.dtype == torch.float32 and rows.device.type == "cpu" and not self._tracks(rows) and len(rows)
+        return encode(self, rows) if quickly else self.encode(rows)
 
     def inhibited(self, codes: Codes) -> Codes:
         """What fires in use, of what would: the same codes, unless the stack keeps inhibitors."""
@@ -483,18 +721,51 @@ class Stack:
         silenced = (would_fire.to_dense() != 0) & (self.inhibited(would_fire).to_dense() == 0)
         return likely.masked_fill(silenced, 0)
 
-    def decode(self, codes: Codes, x: Float[Tensor, "b d"] | None = None) -> Float[Tensor, "m b o"]:
-        """The reconstructions (m, b, o) of these codes; a skip transcoder also needs the inputs they are codes of."""
+    def decode(self, codes: Any, x: Any = None) -> Float[Tensor, "m *b o"]:
+        """The reconstructions of codes.
+
+        Parameters
+        ----------
+        codes : Codes, array of shape (m, b, f) or (m, batch, sequence, f), or `scipy.sparse` arrays (b, f)
+            What `encode` returned, or the same as an array; of sparse arrays one for each member. With one member its
+            axis may be left out of codes (b, f).
+        x : array, shape (b, d) or (batch, sequence, d), optional
+            The inputs they are codes of, which a skip transcoder needs.
+
+        Returns
+        -------
+        Tensor, shape (m, b, o) or (m, batch, sequence, o)
+        """
+        codes = self._as_codes(codes)
         reconstruction = codes.decode(self.decoder)
         bias = self.decoder_bias if self.is_transcoder else self.pre_bias
         if bias is not None:
-            reconstruction = reconstruction + bias[:, None, :]
+            reconstruction = reconstruction + bias.view(self.members, *(1 for _ in reconstruction.shape[1:-1]), -1)
         return reconstruction if self.skip is None else reconstruction + self._skipped(x, self.skip)
 
-    def _skipped(self, x: Float[Tensor, "b d"] | None, skip: Float[Tensor, "m d o"]) -> Float[Tensor, "m b o"]:
+    def _as_codes(self, given: Any) -> Codes:
+        """Codes of these members, whatever they are given as."""
+        if isinstance(given, Codes):
+            return given
+        if isinstance(given, np.ndarray | Tensor):
+            dense = torch.as_tensor(given).to(self.encoder)
+            codes = Codes.dense(dense[None] if dense.ndim == 2 else dense)
+        else:
+            several = given if isinstance(given, list | tuple) else [given]
+            if not several or not all(issparse(each) for each in several):
+                raise UserError(f"decode was given {type(given).__name__}; accepted: Codes, or arrays of codes")
+            codes = Codes.of_sparse(several)
+            codes = replace(codes, values=codes.values.to(self.encoder))
+        if (codes.values.shape[0], codes.width) != (self.members, self.features):
+            found = f"{codes.values.shape[0]} members of {codes.width} features"
+            raise UserError(f"codes have {found}; accepted: {self.members} of {self.features}, the member axis first")
+        return codes
+
+    def _skipped(self, x: Any, skip: Float[Tensor, "m d o"]) -> Float[Tensor, "m *b o"]:
         if x is None:
             raise UserError("a skip transcoder was to decode codes without their inputs; accepted: decode(codes, x)")
-        return x.expand(self.members, *x.shape) @ skip
+        rows = torch.cat(list(self._blocks(x)))
+        return (rows.expand(self.members, *rows.shape) @ skip).view(self.members, *x.shape[:-1], -1)
 
     def fire_in(self, share: float, x: Float[Tensor, "b d"]) -> None:
         """Let every feature fire in this share of the samples: by its threshold if it has one, else by its bias."""
@@ -517,6 +788,33 @@ class Stack:
         if self.decoder_norm == "free":
             return
         self.decoder.div_(self.decoder.norm(dim=-1, keepdim=True).clamp_min(1e-12))
+
+
+def _smaller(codes: Codes) -> Codes:
+    """As lists, unless those would take more room."""
+    if codes.features is None and int(codes.l0().max()) > DENSE_FROM * codes.width:
+        return codes
+    return codes.lists()
+
+
+def _of_member(line: JsonDict, index: int) -> JsonDict:
+    """A line of the history, of one member alone."""
+    terms = {name: values[index : index + 1] for name, values in line["terms"].items()}
+    return {**line, "terms": terms, "l0": line["l0"][index : index + 1]}
+
+
+def _nearest(rows: Float[Tensor, "m f o"], index: int, top: int) -> pd.DataFrame:
+    """The features most like one."""
+    cosine = (rows @ rows[:, index, :, None])[..., 0].detach().clone()
+    cosine[:, index] = -2  # it is no neighbour of its own
+    return _largest(cosine, "feature", "cosine", min(top, rows.shape[1] - 1))
+
+
+def _largest(values: Float[Tensor, "m n"], place: str, value: str, top: int) -> pd.DataFrame:
+    best = values.topk(min(top, values.shape[1]), dim=1)
+    member = np.repeat(np.arange(len(values)), best.values.shape[1])
+    columns = {place: best.indices.flatten().cpu().numpy(), value: best.values.flatten().cpu().numpy()}
+    return pd.DataFrame({"member": member} | columns)
 
 
 Drawn = tuple[np.ndarray, np.ndarray, np.ndarray]

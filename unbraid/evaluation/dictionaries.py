@@ -10,8 +10,10 @@ need it are left out: there is no ceiling, and chance is only that of reconstruc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 
 from unbraid.axes import Float, Int, Tensor
@@ -29,6 +31,7 @@ from unbraid.metrics.correlation import mean_correlation
 from unbraid.metrics.intervals import estimate
 from unbraid.randomness import stream
 from unbraid.worlds import Batch, World
+from unbraid.worlds.arrays import world_of
 
 BATCH = 512
 """Samples in a batch. Small, because a world may fire by one draw per batch: a score must see many."""
@@ -64,6 +67,8 @@ class Scores:
     >>> print(scores)  # doctest: +ELLIPSIS, +NORMALIZE_WHITESPACE
                                value    95 % interval      chance  ceiling
     mmcs                        0.85   [...]               0.4     1
+    >>> list(scores.frame().columns)
+    ['metric', 'value', 'low', 'high', 'chance', 'ceiling', 'n']
     """
 
     values: dict[str, Float[Tensor, "m"]]
@@ -81,16 +86,28 @@ class Scores:
             lines.append(f"{name:22}{mean.value:>9.3g}  {interval:^18}{''.join(bounds)}")
         return "\n".join(lines)
 
+    def frame(self) -> pd.DataFrame:
+        """The same as a data frame: a row for each metric, with mean, interval, chance, ceiling and members (n)."""
+        rows = []
+        for name, values in self.values.items():
+            mean = estimate(values.tolist())
+            low, high = mean.interval or (np.nan, np.nan)
+            bounds = {"chance": self.chance.get(name, np.nan), "ceiling": self.ceiling.get(name, np.nan)}
+            rows.append({"metric": name, "value": mean.value, "low": low, "high": high, **bounds, "n": len(values)})
+        return pd.DataFrame(rows)
 
-def score(dictionary: Stack | FittedBaseline, world: World, samples: int = 20_480) -> Scores:
-    """Score dictionaries, or a baseline, on samples that no training has seen.
+
+def score(dictionary: Stack | FittedBaseline, world: Any, samples: int = 20_480) -> Scores:
+    """Score dictionaries, or a baseline, on samples of a world that no training has seen, or on the rows of an array.
 
     Parameters
     ----------
     dictionary : Stack or FittedBaseline
         What `fit`, `load_stack` or `Baseline.fit` returned, for inputs of `world.dimensions` dimensions.
-    world : World
-        What it was trained on. The planted features, if there are any, are the truth.
+    world : World, array, path or iterator
+        What it was trained on. The planted features, if there are any, are the truth. Or rows it should be scored on,
+        as `fit` takes them, of which the first are used: keep some from training for that. Of a captured folder, those
+        that are held out.
     samples : int, default 20,480
         Number of samples to score on; more make every score more precise.
 
@@ -114,7 +131,10 @@ def score(dictionary: Stack | FittedBaseline, world: World, samples: int = 20_48
     torch.Size([2])
     >>> scores.chance["mmcs"] < scores.ceiling["mmcs"]
     True
+    >>> float(ub.score(stack, world.batch(0, 512).x).values["l0"].mean()) > 1  # rows of an array
+    True
     """
+    world, samples = world_of(world, samples)
     if world.target_dimensions is not None and not (isinstance(dictionary, Stack) and dictionary.is_transcoder):
         raise UserError(
             "score was given a dictionary of inputs, and a world with other targets; accepted: a transcoder"

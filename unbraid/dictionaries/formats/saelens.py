@@ -76,7 +76,7 @@ STRUCTURE = (
 )
 STRUCTURE += ("activation_fn_kwargs", "normalize_activations", "reshape_activations", "finetuning_scaling_factor")
 """What is no metadata, in files from before version 6, which have all in one."""
-NOT_KEPT = ("saelens", "source", "stack_folder", "densities", "member")
+NOT_KEPT = ("saelens", "source", "stack_folder", "densities", "member", "history")
 """What is not told again under our own name, or is of this machine alone."""
 OF_MODEL = {"model": "model_name", "context": "context_size", "dataset": "dataset_path"}
 """What we call what SAELens' metadata say of the model."""

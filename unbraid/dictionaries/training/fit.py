@@ -1,21 +1,40 @@
-"""Train a stack on a world: step by step as an iterator, or all at once as in a notebook."""
+"""Train a stack on a world or on rows: step by step as an iterator, or all at once as in a notebook."""
 
+import copy
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from types import FrameType
+from typing import Any
 
+from unbraid.activations.normalization import Normalization
+from unbraid.activations.shards import read_manifest
 from unbraid.axes import Float, Tensor
+from unbraid.config import JsonDict
+from unbraid.dictionaries.folding import fold
 from unbraid.dictionaries.lists import Inputs, serve
 from unbraid.dictionaries.mechanisms import MECHANISMS
 from unbraid.dictionaries.mechanisms.mechanism import Mechanism, Mechanisms
-from unbraid.dictionaries.stack import Dictionary, InitFrom, Stack, Target
+from unbraid.dictionaries.stack import Continuation, Dictionary, InitFrom, Stack, Target
 from unbraid.dictionaries.training.config import Training
 from unbraid.dictionaries.training.fast_step import fast_step
 from unbraid.dictionaries.training.step import State, StepOutput, step
 from unbraid.errors import UserError
 from unbraid.members import stack_configs
-from unbraid.worlds import World
+from unbraid.progress import Progress, Task, for_notebook_or_terminal
+from unbraid.worlds import Activations, World
+from unbraid.worlds.arrays import AUTO, Stream, open_rows
 
 InputSource = Callable[[int], Inputs]
 """The inputs of a step, the same each time they are asked for."""
+HISTORY_LINES = 200
+"""About so many steps of a training are kept in its history."""
+
+
+class Ended(Exception):
+    """There are no more inputs."""
 
 
 def inputs_of(world: World, training: Training) -> InputSource:
@@ -61,22 +80,27 @@ def advance(state: State, inputs: Inputs, training: Training, mechanisms: Mechan
 
 
 def fit(
-    world: World,
+    X: Any,  # noqa: N803
     dictionary: Dictionary | None = None,
     mechanisms: Sequence[Mechanism] = (),
     training: Training | None = None,
     seeds: Sequence[int] = (0, 1, 2, 3, 4),
+    normalize: str = AUTO,
+    progress: bool = True,
 ) -> Stack:
-    """Train dictionaries (sparse autoencoders) on a world, one per seed, all at once.
+    """Train dictionaries (sparse autoencoders) on activations or on a world, one per seed, all at once.
 
     The loss of a sample is its squared error plus the costs of the mechanisms. The optimiser is Adam. With the same
-    arguments the result is the same on the same machine.
+    arguments the result is the same on the same machine. Ctrl-C ends training after the step at work, and what there
+    is comes back; `resume` goes on.
 
     Parameters
     ----------
-    world : World
-        Where batches come from: `Superposition`, `Activations`, or your own subclass of `World`. Where its batches
-        have a target beside their inputs, the dictionaries are transcoders.
+    X : array, iterator, path or World
+        A NumPy or torch array of any float type, (n, d) or (batch, sequence, d), or a `scipy.sparse` array; a memory
+        map is read row by row. An iterator of such arrays, or a DataLoader, which keeps its own order. A folder that
+        `unbraid capture` has written. Or a world, as `Superposition`, `Activations`, or your own subclass of `World`;
+        where its batches have a target beside their inputs, the dictionaries are transcoders.
     dictionary : Dictionary, optional
         Size, activation rule and initial weights; `Dictionary()` if not given.
     mechanisms : sequence of Mechanism
@@ -87,17 +111,34 @@ def fit(
     seeds : sequence of int, default (0, 1, 2, 3, 4)
         One dictionary each; its seed draws its initial weights. All see the same batches, and each ends as it would
         alone.
+    normalize : {"auto", "center_and_scale", "center", "scale", "none"}, default "auto"
+        What training does to rows: "auto" scales them to a mean length of √d, and subtracts their mean where `diagnose`
+        suggests it. It is folded into the weights afterwards, so that the dictionaries take and give X as it is, and
+        nothing they learn depends on its scale. Settings, as the weight of `Sparsity`, are in normalized units. The
+        batches of a world stay as they are.
+    progress : bool, default True
+        Whether a bar is shown in a terminal or notebook.
 
     Returns
     -------
     Stack
-        The trained dictionaries, in the order of the seeds.
+        The trained dictionaries, in the order of the seeds; `history` is how training went.
 
     Examples
     --------
-    >>> import unbraid as ub
-    >>> world = ub.Superposition(dimensions=32, n_features=48)
+    >>> import numpy as np, unbraid as ub
+    >>> X = np.random.default_rng(0).standard_normal((500, 16))
     >>> training = ub.Training(steps=50, batch=64)
+    >>> stack = ub.fit(X, ub.Dictionary(d_sae=32, activation=ub.TopK(k=4)), training=training, seeds=[0])
+    >>> stack(X).shape  # reconstructions: member, row, dimension
+    torch.Size([1, 500, 16])
+    >>> codes = stack.encode(X)
+    >>> int(codes.l0().max()), codes.to_sparse(0).shape
+    (4, (500, 32))
+
+    On a world, whose planted features are known:
+
+    >>> world = ub.Superposition(dimensions=32, n_features=48)
     >>> stack = ub.fit(world, ub.Dictionary(d_sae=48), [ub.Sparsity(weight=0.15)], training, seeds=[0, 1])
     >>> stack.members, stack.d_sae, stack.d_in
     (2, 48, 32)
@@ -107,18 +148,158 @@ def fit(
     """
     if len(seeds) == 0:
         raise UserError("fit was given no seeds; accepted: at least one, for example seeds=range(5)")
-    named = {_name(mechanism): stack_configs([mechanism] * len(seeds)) for mechanism in mechanisms}
+    named = {mechanism_name(mechanism): stack_configs([mechanism] * len(seeds)) for mechanism in mechanisms}
     if len(named) < len(mechanisms):
         raise UserError("fit was given two mechanisms of one kind; accepted: each kind once")
     training = stack_configs([training or Training()] * len(seeds))
-    source, dictionary = inputs_of(world, training), dictionary or Dictionary()
-    target = target_of(world, dictionary, source)
-    state = State.start(dictionary, world.dimensions, named, seeds, first_inputs(dictionary, source), target)
-    for _ in train(state, source, training, named):
-        pass
-    return state.in_use(named)
+    dictionary, data = dictionary or Dictionary(), Data.open(X, normalize, training)
+    first = first_inputs(dictionary, data.source)
+    state = State.start(dictionary, data.dimensions, named, seeds, first, data.target(dictionary))
+    fitting = Fitting(state, data, training, named, {"members": [{"seed": int(seed)} for seed in seeds]})
+    return fitting.go_on(training.steps, progress)
 
 
-def _name(mechanism: Mechanism) -> str:
+@dataclass(frozen=True)
+class Data:
+    """What is trained on: batches by their number, and the normalization to fold into the weights in the end."""
+
+    source: InputSource
+    dimensions: int
+    world: World | None
+    """None: a stream."""
+    folded: tuple[Normalization, Normalization | None] | None
+    """Of inputs and, of transcoders, targets; None: batches are what the dictionary takes."""
+
+    @classmethod
+    def open(cls, given: Any, normalize: str, training: Training) -> "Data":
+        world = open_rows(given, normalize)
+        if world is None:
+            stream = Stream(given, training.batch, normalize)
+            return cls(_in_order(stream), stream.dimensions, None, (stream.normalization, None))
+        folded = None if world is given else (_known(world.normalization), world.target_normalization)
+        return cls(inputs_of(world, training), world.dimensions, world, folded)
+
+    def target(self, dictionary: Dictionary) -> Target | None:
+        if self.world is not None:
+            return target_of(self.world, dictionary, self.source)
+        begins = isinstance(dictionary.init, InitFrom) and self.folded is not None
+        return Target(normalization=self.folded[0]) if begins and self.folded else None
+
+    def facts(self) -> JsonDict:
+        """What metadata say of it: of captured activations model, site and text."""
+        if self.world is None:
+            return {"world": "stream"}
+        if not isinstance(self.world, Activations):
+            return {"world": str(getattr(self.world, "kind", type(self.world).__name__.lower()))}
+        origin = read_manifest(self.world.folder).origin
+        known = {"model": origin.model, "site": origin.site, "text": origin.text, "context": origin.context}
+        return {"world": "activations", "model_weights": origin.weights, **known}
+
+
+def _known(normalization: Normalization | None) -> Normalization:
+    assert normalization is not None  # rows always have one
+    return normalization
+
+
+def _in_order(stream: Stream) -> InputSource:
+    """A stream as a source: the batch at hand as often as it is asked for, and then the next."""
+    held: dict[int, Inputs] = {}
+
+    def inputs(position: int) -> Inputs:
+        if position not in held:
+            x = stream.take()
+            if x is None:
+                raise Ended
+            held.clear()
+            held[position] = Inputs(x)
+        return held[position]
+
+    return inputs
+
+
+@dataclass
+class Fitting(Continuation):
+    """A training at the step it has reached, with all it needs to go on."""
+
+    state: State
+    data: Data
+    training: Training
+    mechanisms: Mechanisms
+    known: JsonDict = field(default_factory=dict)
+    lines: list[JsonDict] = field(default_factory=list)
+
+    def resume(self, steps: int | None, progress: bool) -> Stack:
+        until = self.training.steps if steps is None else self.state.step + steps
+        if until <= self.state.step:
+            raise UserError(
+                f"resume was asked for no more steps after {self.state.step}; accepted: the number of steps to add, "
+                f"for example resume({self.training.steps})"
+            )
+        training = self.training.model_copy(update={"steps": max(until, self.training.steps)})
+        state, lines = copy.deepcopy(self.state), list(self.lines)
+        return replace(self, state=state, training=training, lines=lines).go_on(until, progress)
+
+    def go_on(self, until: int, shown: bool) -> Stack:
+        """Train up to this step, or until Ctrl-C or the end of the inputs; the stack as it then is."""
+        every = max(1, until // HISTORY_LINES)
+        watcher, task = for_notebook_or_terminal(not shown), Task("training", "dictionaries", until, 1.0)
+        with watcher, _patience() as stop:
+            watcher.plan([task])
+            watcher.begin(0, self.state.step)
+            try:
+                for output in train(self.state, self._source, self.training, self.mechanisms):
+                    if self.state.step % every == 0 or self.state.step == until:
+                        self._log(output, watcher)
+                    watcher.advance(0, self.state.step)
+                    if self.state.step >= until or stop.is_set():
+                        break
+            except Ended:
+                pass
+        if self.state.step < until:
+            watcher.say(f"training ended after {self.state.step} of {until} steps; `stack.resume()` goes on")
+        return self._stack()
+
+    def _source(self, position: int) -> Inputs:
+        try:
+            return self.data.source(position)
+        except KeyboardInterrupt:  # between two steps; nothing is half done
+            raise Ended from None
+
+    def _log(self, output: StepOutput, watcher: Progress) -> None:
+        terms = {name: cost.tolist() for name, cost in output.terms.items()}
+        line = {"step": self.state.step, "terms": terms, "l0": output.l0.tolist()}
+        self.lines.append(line)
+        watcher.log(0, line)
+
+    def _stack(self) -> Stack:
+        stack = self.state.in_use(self.mechanisms)
+        if self.data.folded is not None:
+            stack = fold(stack, *self.data.folded)
+        seen = {"seen": self.state.step * self.training.batch, "history": list(self.lines)}
+        return replace(stack, metadata={**self.known, **self.data.facts(), **seen}, training=self)
+
+
+@contextmanager
+def _patience() -> Iterator[threading.Event]:
+    """In here the first Ctrl-C is only remembered, so that a step is never half done; the second one interrupts."""
+    asked = threading.Event()
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield asked  # signals are somebody else's
+        return
+
+    def remember(_number: int, _frame: FrameType | None) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+
+    before = signal.signal(signal.SIGINT, remember)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def mechanism_name(mechanism: Mechanism) -> str:
     registered = [name for name, kind in MECHANISMS.items() if isinstance(mechanism, kind)]
     return registered[0] if registered else type(mechanism).__name__
