@@ -155,17 +155,21 @@ class LeasedCache(Cache):
 
     def finish(self, key: str, facts: JsonDict) -> None:
         """Seal the attempt, and put it where the stage belongs, if nobody has taken it over."""
+        self._check_holds()
         seal(self.own, {"of": "stage", "key": key, **facts}, without=OWN)
         for name in OWN if self.store is not None else ():  # nobody begins with it: another machine pulls it whole
             shutil.rmtree(self.own / name, ignore_errors=True)
-        if not self.leases.holds(self.lease):
-            raise Superseded(f"another process has taken over {key}; what was made of it here is not used")
+        self._check_holds()
         if self.store is not None:
             self.store.push(self.own, key, self.lease.number)
         put_in_place(self.own, self.folder(key))
         self.leases.drop(key)
         self.drop_attempts(key)
         self.has(key, lambda _: None)
+
+    def _check_holds(self) -> None:
+        if not self.leases.holds(self.lease):
+            raise Superseded(f"another process has taken over {self.lease.key}; what was made of it here is not used")
 
 
 def put_in_place(made: Path, place: Path) -> None:
