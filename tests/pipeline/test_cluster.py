@@ -65,6 +65,10 @@ def litter(folder: Path) -> list[str]:
     return [path.name for path in (folder / "cache").iterdir() if path.name.startswith(".")]
 
 
+def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
+    return {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.iterdir()}
+
+
 def beginnings(folder: Path, number: int) -> list[int]:
     """The steps that processes began a counting stage at, in order."""
     paths = sorted(folder.glob(f"begun-*-at-*-{number}"), key=lambda path: path.stat().st_mtime_ns)
@@ -126,8 +130,8 @@ def test_who_was_frozen_past_its_lease_cannot_write_over_who_took_its_place(tmp_
     place, seen = Cache(tmp_path / "cache").folder(stage.key), {}
 
     def thaw() -> None:
-        wait_for(lambda: (place / "checksums.json").is_file())
-        seen.update({path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in place.iterdir()})
+        wait_for(lambda: (place / "checksums.json").is_file() and not (place / "checkpoints").exists())
+        seen.update(contents(place))
         frozen = cluster.of("frozen")[0]
         os.kill(frozen.pid or 0, signal.SIGCONT)
         frozen.join(PATIENCE_SECONDS)
@@ -140,7 +144,7 @@ def test_who_was_frozen_past_its_lease_cannot_write_over_who_took_its_place(tmp_
     assert seen.pop("exit") == 0, "it went on to its end"
     assert (tmp_path / "outcome-1-0").read_text() == "superseded"
     assert (tmp_path / "outcome-1-1").read_text() == "made"
-    assert {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in place.iterdir()} == seen
+    assert contents(place) == seen
     assert beginnings(tmp_path, 1) == [0, 10], "the second went on from where the first was stopped"
     assert any("has said nothing for" in sentence for sentence in progress.said)
     assert number_of(stage, tmp_path) == 1 + sum(range(40))
