@@ -159,3 +159,35 @@ class Slow(Small):
             file.write(f"{os.getpid()}\n")
         time.sleep(1.0)
         write_json(context.folder / "number.json", self.number)
+
+
+@dataclass(frozen=True)
+class Counts(Small):
+    """Counts to its steps, saving every one; the first process that makes it stops itself at a step, once."""
+
+    kind = "counts"
+
+    length: int = 40
+    seconds: float = 0.02
+    frozen_at: int | None = None
+
+    @property
+    def steps(self) -> int:
+        return self.length
+
+    def run(self, context: Context) -> None:
+        saved = context.folder / "checkpoints" / "step.json"
+        step = int(saved.read_text()) if saved.is_file() else 0
+        context.progress.begin(step)
+        self.note(f"begun-{os.getpid()}-at-{step}")
+        while step < self.length:
+            time.sleep(self.seconds)
+            step += 1
+            write_json(saved, step)
+            context.progress.advance(step)
+            if step == self.frozen_at and not (Path(self.beside) / f"frozen-{self.number}").exists():
+                self.note("frozen")
+                os.kill(os.getpid(), signal.SIGSTOP)
+            elif self.frozen_at is None and context.signals.received is not None:
+                raise context.signals.stop(context.signals.received, f"and saved stage {self.number} at step {step}")
+        write_json(context.folder / "number.json", self.number + sum(range(step)))

@@ -27,6 +27,7 @@ from unbraid.errors import Lost, NotFinite, Stopped, UserError, one_line
 if TYPE_CHECKING:
     from unbraid.config import JsonDict
     from unbraid.evaluation.language_model.config import LanguageModelEvaluation
+    from unbraid.pipeline.executors import Executor
     from unbraid.pipeline.expand import Plan
     from unbraid.storage.runs import Run
     from unbraid.worlds import World
@@ -43,6 +44,18 @@ app = typer.Typer(
 
 RunsOption = Annotated[Path, typer.Option("--runs", metavar="DIR", help="The folder that holds the runs.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the run directory.")]
+OnOption = Annotated[
+    str | None,
+    typer.Option(
+        "--on", metavar="CLUSTER", help="ray, ray://HOST:PORT, slurm or slurm://PARTITION; see docs/cluster.md."
+    ),
+]
+StoreOption = Annotated[
+    str | None,
+    typer.Option(
+        "--store", metavar="URL", help="Where a cluster without a shared disk keeps stages, as s3://bucket/x."
+    ),
+]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, or its name in the folder of runs.")]
 RUNS = Path("runs")
 DICTIONARIES = Path("dictionaries")
@@ -67,6 +80,8 @@ def run(
     scale: Annotated[
         str | None, typer.Option(metavar="SCALE", help="One of the config's scales, as small or full.")
     ] = None,
+    on: OnOption = None,
+    store: StoreOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Run a configuration: train, evaluate, report.
@@ -74,25 +89,33 @@ def run(
     Activations of a language model that the configuration needs and that are not there are captured first. Prints the
     run directory last.
     """
-    from unbraid.cli.work import expand_and_capture
+    from unbraid.cli.work import executor_for, expand_and_capture
     from unbraid.config import read_toml, to_toml
     from unbraid.config.sweep import at_scale, overridden
     from unbraid.storage.runs import Run
     from unbraid.studies.shipped import config_name, find_config
 
-    path = find_config(config)
+    path, executor = find_config(config), executor_for(on, store)
     data = overridden(at_scale(read_toml(path), scale, str(path)), overrides or [], str(path))
     plan = expand_and_capture(data, str(path), "the same command", quiet)
     name = _checked_name(name) or _fresh_name(config_name(path).replace("/", "-"), runs)
-    _work(Run.create(runs, name, to_toml(plan.config), plan.facts()), plan, quiet)
+    _work(Run.create(runs, name, to_toml(plan.config), plan.facts()), plan, quiet, executor)
 
 
 @app.command()
-def resume(name: RunArgument, runs: RunsOption = RUNS, quiet: QuietOption = False) -> None:
+def resume(
+    name: RunArgument,
+    runs: RunsOption = RUNS,
+    on: OnOption = None,
+    store: StoreOption = None,
+    quiet: QuietOption = False,
+) -> None:
     """Resume a run that was stopped or killed; it ends with the same bits as one never stopped."""
+    from unbraid.cli.work import executor_for
     from unbraid.storage.runs import find_run
 
-    _work(find_run(name, runs, to_finish=True), None, quiet)
+    executor = executor_for(on, store)
+    _work(find_run(name, runs, to_finish=True), None, quiet, executor)
 
 
 @app.command("list")
@@ -514,14 +537,14 @@ def _report_bug() -> int:
     return _print_error(f"an error of ours, not yours: {sys.exc_info()[1]!r:.200}; {where}", 1)
 
 
-def _work(run: "Run", plan: "Plan | None", quiet: bool) -> None:
+def _work(run: "Run", plan: "Plan | None", quiet: bool, executor: "Executor") -> None:
     """Do what is left of a run, write its report, and print what came of it and where it is."""
     from unbraid.cli.run_summary import print_summary
     from unbraid.cli.work import finish
     from unbraid.progress import for_terminal
 
     with run.advice(), for_terminal(quiet) as progress:
-        finish(run, plan, progress, run.resume_command)
+        finish(run, plan, progress, run.resume_command, executor=executor)
     if not quiet:
         with run.advice():
             print_summary(run)

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 from unbraid.activations.capture import CaptureConfig, capture_missing
 from unbraid.config import JsonDict
-from unbraid.errors import Missing
+from unbraid.errors import Missing, UserError
+from unbraid.pipeline.executors import THIS_MACHINE, Executor
 from unbraid.pipeline.expand import Plan, expand
 from unbraid.pipeline.run import carry_out, missing_stages
 from unbraid.pipeline.stage import Stage
 from unbraid.progress import OneOfMany, Progress, Recorded, for_terminal
 from unbraid.report.page import write_report
 from unbraid.signals import StopSignals
+from unbraid.storage.leases import open_url
 from unbraid.storage.runs import Run
 
 if TYPE_CHECKING:
@@ -22,17 +24,48 @@ if TYPE_CHECKING:
 
 
 def finish(
-    run: Run, plan: Plan | None, progress: Progress, resume_command: str, missing: Sequence[Stage] | None = None
+    run: Run,
+    plan: Plan | None,
+    progress: Progress,
+    resume_command: str,
+    missing: Sequence[Stage] | None = None,
+    executor: Executor = THIS_MACHINE,
 ) -> None:
     """Do whatever a run still needs, and write its report."""
     with run.locked(), StopSignals(resume_command) as signals, Recorded(progress, run.set_progress) as progress:
         for change in run.environment_changes() if not run.is_finished else ():
             progress.say(f"note: {change}; the bits may differ from an uninterrupted run")
-        carry_out(run, plan, progress, signals, _report, missing)
+        carry_out(run, plan, progress, signals, write_page, missing, executor)
 
 
-def _report(run: Run) -> Path:
+def write_page(run: Run) -> Path:
     return write_report([run], run.path / "report.html")
+
+
+def executor_for(on: str | None, store: str | None) -> Executor:
+    """Whoever makes the stages: this machine, or the cluster that `--on` names."""
+    from unbraid.storage.store import Store
+
+    name, _, rest = (on or "").partition("://")
+    if on is None or name not in ("ray", "slurm"):
+        if on is not None:
+            raise UserError(
+                f"--on {on!r:.60} is no cluster; accepted: ray, ray://HOST:PORT, slurm or slurm://PARTITION"
+            )
+        if store is not None:
+            raise UserError("--store is for a cluster, and this machine makes the stages; accepted: with --on")
+        return THIS_MACHINE
+    from unbraid.pipeline.cluster import OnCluster
+
+    if store is not None:
+        open_url(store)
+    if name == "ray":
+        from unbraid.pipeline.ray_cluster import RayCluster
+
+        return OnCluster(RayCluster(on if rest else None), Store(store) if store else None)
+    from unbraid.pipeline.slurm import Slurm
+
+    return OnCluster(Slurm(rest or None), Store(store) if store else None)
 
 
 def expand_and_capture(data: JsonDict, source: str, resume_command: str, quiet: bool) -> Plan:

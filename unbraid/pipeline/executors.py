@@ -11,7 +11,8 @@ import os
 import signal
 import threading
 import traceback
-from collections.abc import Container, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
@@ -35,6 +36,65 @@ POLL_SECONDS = 0.2
 """Between two looks at whether a signal came."""
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 """What libraries read, when they are first imported, to know how many threads they may have."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a stage takes, wherever it is made."""
+
+    threads: int = 1
+    """As many as on this machine: a sum over two threads rounds otherwise than one over one."""
+    pooled: bool = False
+    """Whether it is made beside others, where this machine makes it."""
+    memory: int = 0
+    """About the bytes that its members take; 0 where nobody knows."""
+    gpus: int = 0
+
+
+class Executor(ABC):
+    """Whoever makes stages: this machine, or a cluster."""
+
+    @abstractmethod
+    def workers(self, stages: Sequence[Stage], needs: Mapping[str, Needs]) -> int:
+        """How many of these it makes side by side where any are."""
+
+    @abstractmethod
+    def execute(
+        self,
+        stages: Sequence[Stage],
+        needs: Mapping[str, Needs],
+        cache: Cache,
+        progress: Progress,
+        signals: StopSignals,
+    ) -> None:
+        """Make these, inputs before what needs them; `needs` are by key, and `progress` was told of them in order."""
+
+    def fetch(self, stages: Sequence[Stage], cache: Cache, progress: Progress) -> None:
+        """Have these in the cache, after they were made, where they were made elsewhere."""
+
+
+class ThisMachine(Executor):
+    """This process, and worker processes beside it."""
+
+    def workers(self, stages: Sequence[Stage], needs: Mapping[str, Needs]) -> int:
+        return workers_for(stages, _pooled(needs))
+
+    def execute(
+        self,
+        stages: Sequence[Stage],
+        needs: Mapping[str, Needs],
+        cache: Cache,
+        progress: Progress,
+        signals: StopSignals,
+    ) -> None:
+        execute(stages, _pooled(needs), cache, progress, signals)
+
+
+THIS_MACHINE = ThisMachine()
+
+
+def _pooled(needs: Mapping[str, Needs]) -> frozenset[str]:
+    return frozenset(key for key, each in needs.items() if each.pooled)
 
 
 def pooled_stages(stages: Sequence[Stage]) -> frozenset[str]:
@@ -134,7 +194,7 @@ class _Coordinator:
         self._waiting = dict(self.stages)
         with self.signals.patience():
             try:
-                with _held_back(), _one_thread_each():
+                with _held_back(), threads_each(1):
                     for _ in range(min(most, len(self.stages))):
                         ours, theirs = PROCESSES.Pipe()
                         arguments = (self.cache.path, theirs, self.stop, self.signals.resume_command)
@@ -214,10 +274,10 @@ def _held_back() -> Iterator[None]:
 
 
 @contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """The processes started in here have one thread in every library: more would only wait for each other."""
+def threads_each(number: int) -> Iterator[None]:
+    """The processes started in here have so many threads in every library; among others, more than one would wait."""
     before = {name: os.environ.get(name) for name in THREADS}
-    os.environ.update(dict.fromkeys(THREADS, "1"))
+    os.environ.update(dict.fromkeys(THREADS, str(number)))
     try:
         yield
     finally:

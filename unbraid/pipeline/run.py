@@ -4,11 +4,14 @@ Resuming is running again: what is in the cache is verified and taken, the rest 
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import torch
+
 from unbraid.errors import Stopped, UserError
-from unbraid.pipeline.executors import execute, pooled_stages, workers_for
+from unbraid.pipeline.executors import THIS_MACHINE, Executor, Needs, pooled_stages
 from unbraid.pipeline.expand import Plan, expand
 from unbraid.pipeline.experiment import MemberStack
 from unbraid.pipeline.stage import Stage, in_order, to_make
@@ -29,6 +32,7 @@ def carry_out(
     signals: StopSignals,
     write_report: WriteReport,
     missing: Sequence[Stage] | None = None,
+    executor: Executor = THIS_MACHINE,
 ) -> None:
     """Do whatever of this run is not done yet.
 
@@ -49,7 +53,7 @@ def carry_out(
     remove_leftovers(run.path)
     try:
         plan = plan or expand(run.config(), str(run.path / "config.toml"))
-        run_stages(run, plan, progress, signals, missing)
+        run_stages(run, plan, progress, signals, missing, executor)
         note("finished")
         progress.status("writing the report")
         write_report(run)
@@ -67,21 +71,28 @@ def carry_out(
 
 def missing_stages(run: Run, plan: Plan, say: Callable[[str], None]) -> list[Stage]:
     """All stages of a run that are not in the cache, inputs first."""
-    return to_make(_wanted(plan), Cache(run.cache), say)
+    return to_make(wanted_stages(plan), Cache(run.cache), say)
 
 
 def run_stages(
-    run: Run, plan: Plan, progress: Progress, signals: StopSignals, missing: Sequence[Stage] | None = None
+    run: Run,
+    plan: Plan,
+    progress: Progress,
+    signals: StopSignals,
+    missing: Sequence[Stage] | None = None,
+    executor: Executor = THIS_MACHINE,
 ) -> None:
     """Make what is missing of all stages, put the results into the run directory, and summarise them."""
     cache = Cache(run.cache)
     plan.first.check_before(plan.stacks)
-    missing = to_make(_wanted(plan), cache, progress.say) if missing is None else missing
+    wanted = wanted_stages(plan)
+    missing = to_make(wanted, cache, progress.say) if missing is None else missing
     if not missing:
         progress.status("every stage is in the cache: nothing is trained")
-    pooled = pooled_stages(in_order(_wanted(plan)))
-    progress.plan([stage.task() for stage in missing], workers_for(missing, pooled))
-    execute(missing, pooled, cache, progress, signals)
+    needs = stage_needs(plan)
+    progress.plan([stage.task() for stage in missing], executor.workers(missing, needs))
+    executor.execute(missing, needs, cache, progress, signals)
+    executor.fetch(wanted, cache, progress)
     for stack in plan.stacks:
         _collect(run, stack, stack.first.stages(stack), cache)
     plan.first.after_stacks(run, plan.stacks)
@@ -90,10 +101,27 @@ def run_stages(
         write_sealed(run.path / name, read_json(cache.folder(stage.key) / name))
 
 
-def _wanted(plan: Plan) -> list[Stage]:
+def wanted_stages(plan: Plan) -> list[Stage]:
     """The stages whose results the run directory gets; they know what they need."""
     stages = [stage for stack in plan.stacks for stage in stack.first.stages(stack)]
     return [*stages, *(stage for _, stage in plan.first.final_stages(plan.stacks, plan.members))]
+
+
+def stage_needs(plan: Plan) -> dict[str, Needs]:
+    """What each stage of a run takes, by its key: threads as on this machine, memory by its stack's members."""
+    stages = in_order(wanted_stages(plan))
+    pooled, memory, gpus = pooled_stages(stages), defaultdict[str, int](int), defaultdict[str, int](int)
+    for stack in plan.stacks:
+        taken = sum(member.experiment.memory() for member in stack.members)
+        on_gpu = str(stack.first.to_dict().get("device", "cpu")).startswith("cuda")
+        for stage in in_order(stack.first.stages(stack)):
+            memory[stage.key] = max(memory[stage.key], taken)
+            gpus[stage.key] |= on_gpu
+    threads = torch.get_num_threads()
+    return {
+        stage.key: Needs(1 if stage.key in pooled else threads, stage.key in pooled, memory[stage.key], gpus[stage.key])
+        for stage in stages
+    }
 
 
 def _collect(run: Run, stack: MemberStack, stages: tuple[Stage, ...], cache: Cache) -> None:

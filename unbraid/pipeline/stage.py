@@ -77,7 +77,7 @@ class Stage(ABC):
 
     @cached_property
     def key(self) -> str:
-        settings = [self.kind, self.version, self.config, [stage.key for stage in self.inputs], *_versions()]
+        settings = [self.kind, self.version, self.config, [stage.key for stage in self.inputs], *versions()]
         return f"{self.kind}-{hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]}"
 
     def task(self) -> Task:
@@ -85,8 +85,8 @@ class Stage(ABC):
 
 
 @cache
-def _versions() -> tuple[str, ...]:
-    """Of whatever a stage depends on beside its configuration; looking them up takes milliseconds."""
+def versions() -> tuple[str, ...]:
+    """Of unbraid and torch, on which a stage depends beside its configuration; looking them up takes milliseconds."""
     return tuple(metadata.version(name) for name in ("unbraid", "torch"))
 
 

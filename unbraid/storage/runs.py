@@ -44,6 +44,7 @@ from unbraid.storage.files import (
     write_bytes,
     write_sealed,
 )
+from unbraid.storage.leases import is_alive
 
 FORMAT = 2
 LANGUAGE_MODEL = "language_model.json"
@@ -335,18 +336,8 @@ def _remove_unborn(parent: Path) -> None:
     """Delete what processes that were killed while they made a run directory left behind."""
     for path in parent.glob(".*.part"):
         number = path.name.split(".")[-2]
-        if number.isdigit() and not _is_alive(int(number)):
+        if number.isdigit() and not is_alive(int(number)):
             shutil.rmtree(path, ignore_errors=True)
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        pass
-    return True
 
 
 def _beside(card: JsonDict, other: JsonDict | None) -> JsonDict:
