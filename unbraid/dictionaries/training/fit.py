@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from unbraid.axes import Float, Tensor
+from unbraid.config import name_of
 from unbraid.dictionaries.lists import Inputs, serve
-from unbraid.dictionaries.mechanisms import MECHANISMS
 from unbraid.dictionaries.mechanisms.mechanism import Mechanism, Mechanisms
 from unbraid.dictionaries.stack import Dictionary, InitFrom, Stack, Target
 from unbraid.dictionaries.training.config import Training
@@ -107,7 +107,7 @@ def fit(
     """
     if len(seeds) == 0:
         raise UserError("fit was given no seeds; accepted: at least one, for example seeds=range(5)")
-    named = {_name(mechanism): stack_configs([mechanism] * len(seeds)) for mechanism in mechanisms}
+    named = {name_of(type(mechanism)): stack_configs([mechanism] * len(seeds)) for mechanism in mechanisms}
     if len(named) < len(mechanisms):
         raise UserError("fit was given two mechanisms of one kind; accepted: each kind once")
     training = stack_configs([training or Training()] * len(seeds))
@@ -117,8 +117,3 @@ def fit(
     for _ in train(state, source, training, named):
         pass
     return state.in_use(named)
-
-
-def _name(mechanism: Mechanism) -> str:
-    registered = [name for name, kind in MECHANISMS.items() if isinstance(mechanism, kind)]
-    return registered[0] if registered else type(mechanism).__name__

@@ -16,6 +16,7 @@ from unbraid.dictionaries.baselines import AnyBaseline, KMedoids
 from unbraid.dictionaries.mechanisms import Enabled, Mechanism, enabled
 from unbraid.dictionaries.mechanisms.mechanism import check_signals
 from unbraid.dictionaries.training.config import Training
+from unbraid.evaluation.further import EnabledMetrics
 from unbraid.evaluation.language_model.config import LanguageModelEvaluation, check_texts_exist
 from unbraid.evaluation.larger import compare_with_larger
 from unbraid.pipeline.dictionary_stages import (
@@ -45,6 +46,8 @@ class Evaluation(Config):
 
     samples: int = Field(default=20_480, ge=1, le=10**12)
     """Fresh samples, or tokens that no training has seen. Raising it makes every score more exact."""
+    metrics: EnabledMetrics = EnabledMetrics()
+    """Metrics that plugins bring; the presence of a metric's table switches it on."""
     language_model: LanguageModelEvaluation | None = None
     """Whether and how they are also evaluated inside the language model whose activations they learned."""
 
@@ -80,6 +83,9 @@ class LearnsDictionaries(Experiment):
 
     def enabled(self) -> dict[str, Mechanism]:
         return enabled(self.mechanisms)
+
+    def metric_facts(self) -> dict[str, JsonDict]:
+        return {name: metric.facts() for name, metric in self.evaluation.metrics.switched_on().items()}
 
     @property
     def dimensions(self) -> int:
@@ -136,6 +142,7 @@ class LearnsDictionaries(Experiment):
         learned = [experiment for experiment in experiments if isinstance(experiment, LearnsDictionaries)]
         source = {"world": world, "captured": captured}
         scored = {"probe": probe, "samples": self.evaluation.samples, "shown": stack.shown}
+        scored["metrics"] = self.evaluation.metrics.switched_on()
         if self.baseline is not None:
             baselines = tuple(BaselineMember(e.baseline, e.samples, e.seed) for e in learned if e.baseline is not None)
             return (FitBaselines(name=f"{stack.name} · fitting", members=baselines, **source, **scored),)
