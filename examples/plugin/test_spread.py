@@ -1,8 +1,9 @@
 """Its cost on paper, and that it lowers what it is about."""
 
 import torch
-import unbraid as ub
 from unbraid_spread import DecoderSpread
+
+import unbraid as ub
 
 
 def test_its_cost_is_that_on_paper():

@@ -21,10 +21,11 @@ C = TypeVar("C", bound=Config)
 class Registry(dict[str, type[C]], Generic[C]):
     """Classes of one sort by name: those that are built in, and those that plugins add."""
 
-    def __init__(self, sort: str, base: type[C], built_in: Mapping[str, type[C]]) -> None:
-        """`sort` is what a person calls one: "activation rule"."""
+    def __init__(self, sort: str, base: type[C], built_in: Mapping[str, type[C]], by_kind: bool = True) -> None:
+        """`sort` is what a person calls one: "activation rule". Those that are not told apart by their `kind` are named
+        by the table that they stand in."""
         super().__init__(built_in)
-        self.sort, self.base, self.built_in = sort, base, frozenset(built_in)
+        self.sort, self.base, self.built_in, self.by_kind = sort, base, frozenset(built_in), by_kind
 
     def find(self, name: object) -> type[C] | None:
         """The class of this name, of an installed package too; None where there is none."""
@@ -37,6 +38,9 @@ class Registry(dict[str, type[C]], Generic[C]):
     def add(self, cls: type[C], source: str, replacing: Iterable[type] = ()) -> str:
         """Have a plugin's class under its name, which nothing else may have but the classes it replaces."""
         name = name_of(cls, source)
+        if self.by_kind and "kind" not in cls.model_fields:
+            wanted = f'kind: Literal["{name}"] = "{name}"'
+            raise UserError(f"{source}: {cls.__name__} has no kind to be told by; accepted: a field {wanted}")
         if (other := self.get(name)) is not None and other not in (cls, *replacing):
             whose = "is built in" if name in self.built_in else f"is {other.__module__}.{other.__qualname__} already"
             raise UserError(f"{source}: the {self.sort} '{name}' {whose}; accepted: another name")

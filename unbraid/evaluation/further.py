@@ -89,7 +89,7 @@ class DictionaryMetric(Config, ABC):
         return {"label": cls.label or cls.__name__, **shown}
 
 
-METRICS: Registry[DictionaryMetric] = Registry("metric", DictionaryMetric, {})
+METRICS: Registry[DictionaryMetric] = Registry("metric", DictionaryMetric, {}, by_kind=False)
 
 if TYPE_CHECKING:
     EnabledMetrics = Switches

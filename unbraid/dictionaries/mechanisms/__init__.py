@@ -31,7 +31,7 @@ BUILT_IN: dict[str, type[Mechanism]] = {
     "reallocation": Reallocation,
     "p_annealing": PAnnealing,
 }
-MECHANISMS = Registry("mechanism", Mechanism, BUILT_IN)
+MECHANISMS = Registry("mechanism", Mechanism, BUILT_IN, by_kind=False)
 
 if TYPE_CHECKING:
     Enabled = Switches

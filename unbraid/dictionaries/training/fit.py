@@ -21,6 +21,7 @@ InputSource = Callable[[int], Inputs]
 def inputs_of(world: World, training: Training) -> InputSource:
     def inputs(position: int) -> Inputs:
         batch = world.batch(position, training.batch)
+        check_batch(world, batch, training.batch)
         if batch.target is not None:
             return Inputs(batch.x, target=batch.target)
         return Inputs(batch.x, batch.truth, world.directions) if batch.exact else Inputs(batch.x)

@@ -15,7 +15,7 @@ BUILT_IN: dict[str, type[Constraint]] = {
     "attention_entropy": AttentionEntropy,
     "head_usage": HeadUsage,
 }
-CONSTRAINTS = Registry("constraint", Constraint, BUILT_IN)
+CONSTRAINTS = Registry("constraint", Constraint, BUILT_IN, by_kind=False)
 
 if TYPE_CHECKING:
     Enabled = Switches

@@ -33,7 +33,17 @@ from unbraid.pipeline.stage import Stage
 from unbraid.pipeline.tracker import Tracking
 from unbraid.pipeline.training import Checkpoints
 from unbraid.storage.runs import LANGUAGE_MODEL, Run
-from unbraid.worlds import Activations, AnyWorld, Superposition, Synth, World
+from unbraid.worlds import (
+    Activations,
+    AnyWorld,
+    PlantedMap,
+    PlantedPair,
+    Stories,
+    Superposition,
+    Synth,
+    Text,
+    World,
+)
 
 STACK_BYTES = 2 << 30
 """Larger stacks are split; a constant, so that a run has the same stacks on every machine."""
@@ -184,7 +194,7 @@ class DictionaryExperiment(LearnsDictionaries):
 
     @model_validator(mode="after")
     def check_world(self) -> Self:
-        if not isinstance(self.world, Superposition | Synth | Activations):
+        if isinstance(self.world, (Stories, Text, PlantedMap, PlantedPair)):
             found = self.world.to_dict()["kind"]
             raise ValueError(
                 f"world.kind is '{found}', on which models are trained; accepted: world.kind = 'superposition', "
@@ -241,7 +251,10 @@ class DictionaryExperiment(LearnsDictionaries):
     @property
     def n_planted(self) -> int:
         """Known without planting them: a sweep is expanded in a moment, however large its worlds."""
-        return self.world.n_features if isinstance(self.world, Superposition | Synth) else 0
+        if isinstance(self.world, Activations):
+            return 0
+        planted = isinstance(self.world, Superposition | Synth)
+        return self.world.n_features if planted else len(self.world.directions)
 
     def dictionary_world(self) -> World | None:
         return self.world if self.baseline is None else None
