@@ -35,7 +35,7 @@ PLACES = (
 )
 """Where the open registries are; they are imported when a plugin is."""
 
-T = TypeVar("T", bound=type[Config])
+T = TypeVar("T", bound=type)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from unbraid.dictionaries.training.step import State, StepOutput, step
 from unbraid.errors import UserError
 from unbraid.members import stack_configs
 from unbraid.worlds import World
+from unbraid.worlds.world import check_batch
 
 InputSource = Callable[[int], Inputs]
 """The inputs of a step, the same each time they are asked for."""
