@@ -28,6 +28,7 @@ LAYERS = [
     {"figures"},
     {"report"},
     {"explorer"},
+    {"battery"},
     {"cli"},
     {"__main__"},
 ]

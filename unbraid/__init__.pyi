@@ -3,6 +3,8 @@ from unbraid.activations.capture import CaptureConfig as CaptureConfig
 from unbraid.activations.capture import capture as capture
 from unbraid.activations.diagnosis import diagnose as diagnose
 from unbraid.codes import Codes as Codes
+from unbraid.config.plugins import load_plugin as load_plugin
+from unbraid.config.plugins import register as register
 from unbraid.dictionaries import Activation as Activation
 from unbraid.dictionaries import AuxK as AuxK
 from unbraid.dictionaries import BatchTopK as BatchTopK
@@ -42,6 +44,8 @@ from unbraid.dictionaries.training.config import Training as Training
 from unbraid.dictionaries.training.fit import fit as fit
 from unbraid.evaluation.dictionaries import Scores as Scores
 from unbraid.evaluation.dictionaries import score as score
+from unbraid.evaluation.further import DictionaryMetric as DictionaryMetric
+from unbraid.evaluation.further import Measured as Measured
 from unbraid.evaluation.heads import HeadScores as HeadScores
 from unbraid.evaluation.heads import evaluate_heads as evaluate_heads
 from unbraid.evaluation.splice import Spliced as Spliced

@@ -43,6 +43,10 @@ class NotFinite(UserError):
         return NotFinite(self.step, self.term, self.member, more)
 
 
+class PluginFault(UserError):
+    """A plugin raised, or returned what it may not; the sentence names its file and line."""
+
+
 class Stopped(UserError):
     """A signal asked the run to stop; it saved itself first."""
 

@@ -24,6 +24,7 @@ there and the rest is empty.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -35,7 +36,7 @@ import pandas as pd
 from unbraid.config import REPLICATES, JsonDict, combine, flatten
 from unbraid.config.sweep import label
 from unbraid.errors import UserError
-from unbraid.metrics.catalog import CONCEPT_FATES, find, parts
+from unbraid.metrics.catalog import CONCEPT_FATES, find, learn, parts
 from unbraid.storage.checkpoints import read_log
 from unbraid.storage.feature_index import FeatureIndex
 from unbraid.storage.files import Arrays, read_arrays, read_json
@@ -104,6 +105,12 @@ class RunResults:
     """What a run left on disk, except its weights, as tidy tables; see the module for what a row of each is."""
 
     run: Run
+
+    def __post_init__(self) -> None:
+        """Whatever shows it must know of its plugins' metrics, whose facts it holds."""
+        with suppress(UserError):
+            for name, facts in self.run.facts().get("metrics", {}).items():
+                learn(name, facts)
 
     def __repr__(self) -> str:
         return f"<run {self.run.name}: {self.kind}, {self.state}, {len(self.labels)} settings>"

@@ -48,7 +48,7 @@ def test_costs_and_gradients_are_the_papers(stack, rng, form):
     terms = [
         reconstruction_loss(forward, training),
         rule_costs(forward, ours, training, State(stack, Adam.start(stack.parameters()), {}))["auxiliary"],
-        Sparsity(weight=0.3).penalty(forward, ours, Signals()),
+        Sparsity(weight=0.3).penalty(forward, {}, ours, Signals()),
     ]
 
     p = {name: t.clone().requires_grad_() for name, t in stack.parameters().items()}

@@ -83,7 +83,9 @@ def test_gradients_of_the_loss_are_those_of_finite_differences(case):
     def cost(*values):
         changed = stack.with_parameters(dict(zip(parameters, values, strict=True)))
         forward = run_forward(changed, x, MECHANISMS, Signals(), target)
-        return reconstruction_loss(forward, TRAINING) + MECHANISMS["matryoshka"].penalty(forward, changed, Signals())
+        return reconstruction_loss(forward, TRAINING) + MECHANISMS["matryoshka"].penalty(
+            forward, {}, changed, Signals()
+        )
 
     assert torch.autograd.gradcheck(cost, [p.clone().requires_grad_() for p in parameters.values()], fast_mode=True)
 
@@ -196,7 +198,7 @@ def test_a_crosscoders_cost_weighs_codes_by_the_sum_of_their_decoder_norms():
     norms = stack.decoder[..., :4].norm(dim=-1) + stack.decoder[..., 4:].norm(dim=-1)
     expected = 0.1 * (stack.encode(x).to_dense() * norms[:, None]).sum(-1).mean(-1)
     forward = run_forward(stack, x, {}, Signals())
-    torch.testing.assert_close(CROSS.penalty(forward, stack, Signals()), expected)
+    torch.testing.assert_close(CROSS.penalty(forward, {}, stack, Signals()), expected)
     torch.testing.assert_close(stack.site_norms().square().sum(-1), torch.ones(2, 10))  # whole rows have length one
     assert stack.member(1).site_norms().shape == (1, 10, 2)
 
@@ -208,7 +210,7 @@ def test_with_that_cost_free_and_unit_rows_are_the_same_function_and_the_same_co
     changed = {"encoder": stack.encoder * by[:, None], "encoder_bias": stack.encoder_bias * by}
     longer = stack.with_parameters({**changed, "decoder": stack.decoder / by[:, None]})
     longer = replace(longer, decoder_norm="free")
-    costs = [CROSS.penalty(run_forward(s, x, {}, Signals()), s, Signals()) for s in (stack, longer)]
+    costs = [CROSS.penalty(run_forward(s, x, {}, Signals()), {}, s, Signals()) for s in (stack, longer)]
     torch.testing.assert_close(costs[0], costs[1])
     torch.testing.assert_close(longer.decode(longer.encode(x)), stack.decode(stack.encode(x)))
 

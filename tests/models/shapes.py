@@ -1,8 +1,9 @@
 """Small transformers of every kind: the batteries run over them. List a new attention or feed-forward here."""
 
-import torch
+from unbraid.battery.attention import ASKED, TOKENS, doubled, start
+from unbraid.models import FreeEnergy, Gauge, Hopfield, Routed, RoutedExperts, Transformer
 
-from unbraid.models import FreeEnergy, Gauge, Hopfield, Routed, RoutedExperts, Transformer, start_models
+__all__ = ["ALL", "ASKED", "GAUGES", "SHAPES", "TOKENS", "doubled", "start"]
 
 SHAPES = {
     "causal": Transformer(d_model=8, heads=2, d_ff=12, positions="learned"),
@@ -48,13 +49,3 @@ GAUGES = {
 }
 ALL = {**SHAPES, **GAUGES}
 """Every kind of model."""
-TOKENS = torch.tensor([[3, 1, 4, 1, 5, 9], [2, 6, 5, 3, 0, 0], [7, 0, 0, 0, 0, 0]])
-ASKED = torch.tensor([[2, 5], [1, 3], [0, 0]])
-
-
-def start(settings, seeds=(0, 1, 2), length=8):
-    return start_models(settings, vocabulary=10, length=length, classes=5, seeds=seeds)
-
-
-def doubled(models):
-    return models.with_parameters({name: p.double() for name, p in models.parameters().items()})

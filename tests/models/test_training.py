@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.models.recall import Recall
 from unbraid.axes import Float, Tensor
+from unbraid.battery.stories import Recall
 from unbraid.config import check
 from unbraid.errors import NotFinite, UserError
 from unbraid.members import stack_configs

@@ -7,26 +7,29 @@ import pytest
 import torch
 from torch import nn
 
-from tests.models.shapes import ALL, ASKED, SHAPES, TOKENS, doubled, start
+from tests.models.shapes import ALL, ASKED, SHAPES, TOKENS, start
+from unbraid.battery import attention as battery
+from unbraid.battery.attention import ModelCase
 from unbraid.config import check, to_toml
 from unbraid.errors import UserError
 from unbraid.models import ATTENTIONS, FEED_FORWARDS, PUBLISHED, Transformer, start_models
 
-over_shapes = pytest.mark.parametrize("settings", ALL.values(), ids=ALL)
+
+@pytest.mark.parametrize("recorded", [False, True], ids=["plain", "recorded"])
+@pytest.mark.parametrize("settings", ALL.values(), ids=ALL)
+def test_promises(settings, recorded):
+    """Those of `unbraid/battery/attention.py`, where `unbraid check-plugin` runs them too."""
+    case = ModelCase(settings, recorded)
+    battery.causal_when_asked(case)
+    if not recorded:
+        battery.company_does_not_matter(case)
+        battery.padding_changes_nothing(case)
+        battery.every_weight_learns(case)
 
 
-@over_shapes
-def test_a_stack_of_m_is_m_separate_models(settings):
-    models = doubled(start(settings))
-    passed = models.forward(TOKENS, step=3)
-    logits = models.read(passed, ASKED)
-    for index, seed in enumerate(models.seeds):
-        alone = doubled(start(settings, [seed]))
-        own = alone.forward(TOKENS, step=3)
-        torch.testing.assert_close(passed.resid[index : index + 1], own.resid, rtol=0, atol=1e-10)
-        torch.testing.assert_close(logits[index : index + 1], alone.read(own, ASKED), rtol=0, atol=1e-10)
-        torch.testing.assert_close(models.member(index).forward(TOKENS, step=3).resid, own.resid, rtol=0, atol=0)
-    assert (passed.resid[0] - passed.resid[1]).abs().max() > 0.1
+@pytest.mark.parametrize("settings", [s for name, s in SHAPES.items() if "dropping" not in name])
+def test_recording_changes_nothing(settings):
+    battery.recording_changes_nothing(ModelCase(settings))
 
 
 def torch_layer(settings, weights, layer):
@@ -86,27 +89,6 @@ def test_answers_are_read_at_the_questions_last_token_or_from_the_mean(rng):
             np.testing.assert_allclose(logits[m, b, q], weight[m] @ row + bias[m], atol=1e-5)
 
 
-@over_shapes
-def test_padding_changes_nothing(settings):
-    """Longer padding, in company of longer stories, gives the same answers; a story of padding alone is finite."""
-    models = start(settings)
-    alone = models.forward(TOKENS[1:2, :4])
-    among = models.forward(nn.functional.pad(TOKENS, (0, 2)))
-    torch.testing.assert_close(among.resid[:, 1:2, :4], alone.resid, rtol=0, atol=1e-5)
-    torch.testing.assert_close(models.read(among, ASKED)[:, 1:2], models.read(alone, ASKED[1:2]), rtol=0, atol=1e-5)
-    assert models.forward(torch.zeros(2, 5, dtype=torch.long)).resid.isfinite().all()
-
-
-@pytest.mark.parametrize("recorded", [(), ("blocks.0.attn.hook_pattern", "blocks.1.attn.hook_pattern")])
-@over_shapes
-def test_a_causal_model_never_looks_ahead_and_an_encoder_does(settings, recorded):
-    other = TOKENS.clone()
-    other[0, 4:] = torch.tensor([8, 8])
-    models = start(settings)
-    change = (models.forward(TOKENS, recorded).resid - models.forward(other, recorded).resid)[:, 0, :4].abs().max()
-    assert change == 0 if settings.causal else change > 1e-3
-
-
 def test_rotary_attention_knows_distances_alone():
     """Moved along with everything that it sees, a token sees the same."""
     models = start(Transformer(d_model=8, heads=2, layers=1, positions="rotary"))
@@ -147,16 +129,6 @@ def test_every_attention_and_feed_forward_is_in_the_batteries_and_survives_toml(
     assert {type(settings.feed_forward) for settings in SHAPES.values()} == set(FEED_FORWARDS.values())
     for settings in SHAPES.values():
         assert check(Transformer, tomllib.loads(to_toml(settings.to_dict())), "model") == settings
-
-
-@over_shapes
-def test_every_weight_has_a_finite_gradient_of_the_answers_in_every_member(settings):
-    leaves = start(settings).requires_grad_copy()
-    loss = leaves.read(leaves.forward(TOKENS, step=0), ASKED).square().sum()
-    named = leaves.parameters()
-    for name, gradient in zip(named, torch.autograd.grad(loss, list(named.values())), strict=True):
-        assert gradient.isfinite().all(), name
-        assert (gradient.flatten(1).abs().amax(1) > 0).all(), name
 
 
 def test_the_seeds_sizes_give_the_seeds_number_of_weights():

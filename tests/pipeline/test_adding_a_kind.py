@@ -19,7 +19,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     kinds = folder / "unbraid" / "pipeline" / "kinds"
     (kinds / "chance.py").write_text(THE_FILE)
     insert_after(kinds / "__init__.py", r"^from unbraid\.pipeline\.experiment .*$", THE_IMPORT)
-    insert_after(kinds / "__init__.py", r"^KINDS: .*$", THE_LINE)
+    insert_after(kinds / "__init__.py", r"^BUILT_IN: .*$", THE_LINE)
     (folder / "chance.toml").write_text(THE_CONFIGURATION)
     run_python(folder, "-m", "unbraid", "run", "chance.toml", "--name", "first", "--quiet")
     return folder

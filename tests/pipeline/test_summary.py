@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from unbraid.config.sweep import label
+from unbraid.metrics.catalog import METRICS
 from unbraid.pipeline.expand import expand
-from unbraid.pipeline.summary import COMPARED, summarize
+from unbraid.pipeline.summary import summarize
 from unbraid.storage.files import write_json
 from unbraid.storage.runs import Run
 
@@ -17,7 +18,7 @@ LIGHT, HEAVY = {"mechanisms.sparsity.weight": 0.1}, {"mechanisms.sparsity.weight
 def write_stack(run: Run, index: int, members: list[tuple[dict[str, object], int]], mmcs: list[float]) -> None:
     cards = [{"setting": setting, "seed": seed, "replicate": f"0/{seed}"} for setting, seed in members]
     write_json(run.stack(index) / "members.json", cards)
-    values = dict.fromkeys(COMPARED, mmcs)
+    values = dict.fromkeys((name for name, metric in METRICS.items() if metric.compared), mmcs)
     write_json(run.stack(index) / "scores.json", {"values": values, "chance": {"mmcs": 0.2}, "ceiling": {"mmcs": 1.0}})
 
 

@@ -1,15 +1,15 @@
-"""What every planted world promises, over the registry: list a world here and it is tested."""
+"""What every planted world promises, over the registry: list a world here and it is tested.
+
+The promises are in `unbraid/battery/worlds.py`, where `unbraid check-plugin` runs them too.
+"""
 
 import doctest
 import importlib
-import tomllib
 
-import numpy as np
 import pytest
-import torch
-from scipy import stats
 
-from unbraid.config import check, to_toml
+from unbraid.battery import worlds as battery
+from unbraid.battery.worlds import WorldCase
 from unbraid.worlds import WORLDS, Synth
 from unbraid.worlds.firing import FIRING
 
@@ -54,13 +54,11 @@ def name(case):
 
 
 @pytest.fixture(params=CASES, ids=name)
-def world(request):
+def case(request):
     kind, settings = request.param
-    return WORLDS[kind](**settings)
-
-
-def same(a, b):
-    return torch.equal(a.x, b.x) and torch.equal(a.truth.to_dense(), b.truth.to_dense())
+    world = WORLDS[kind](**settings)
+    by_batch = {"kind": "correlated", "form": "published"}.items() <= world.to_dict().get("firing", {}).items()
+    return WorldCase(world, by_batch, world.bias != 0 if isinstance(world, Synth) else world.noise != 0)
 
 
 @pytest.mark.parametrize(
@@ -90,67 +88,6 @@ def test_every_registered_world_has_an_example():
     assert {firing["kind"] for firing in FIRES} == set(FIRING)
 
 
-def test_its_settings_survive_toml(world):
-    assert check(type(world), tomllib.loads(to_toml(world.to_dict())), "here") == world
-
-
-def test_the_planted_directions_have_length_one(world):
-    np.testing.assert_allclose(np.linalg.norm(world.directions.numpy(), axis=1), 1, rtol=1e-6)
-    assert world.directions.shape[1] == world.dimensions
-
-
-def test_a_batch_can_be_made_again_bit_for_bit(world):
-    again = type(world)(**world.to_dict())
-    for split, position in [("train", 0), ("train", 9), ("evaluation", 0)]:
-        assert same(world.batch(position, 33, split), again.batch(position, 33, split))
-
-
-def test_a_batch_does_not_depend_on_what_was_drawn_before(world):
-    fresh = world.batch(5, 33)
-    for position in range(5):
-        world.batch(position, 33)
-    assert same(world.batch(5, 33), fresh)
-
-
-def test_another_position_split_or_seed_is_another_batch(world):
-    base, other = world.batch(3, 33), type(world)(**{**world.to_dict(), "seed": world.seed + 1})
-    assert not torch.equal(world.directions, other.directions)
-    for batch in (world.batch(4, 33), world.batch(3, 33, "evaluation"), other.batch(3, 33)):
-        assert not torch.equal(base.x, batch.x)
-        assert not torch.equal(base.truth.to_dense() != 0, batch.truth.to_dense() != 0)
-
-
-def test_the_default_split_is_train(world):
-    assert same(world.batch(3, 33), world.batch(3, 33, "train"))
-
-
-@pytest.mark.parametrize("size", [1, 2, 33])
-def test_a_batch_has_the_size_asked_for(world, size):
-    batch = world.batch(0, size)
-    assert batch.x.shape == (size, world.dimensions)
-    assert batch.truth.to_dense().shape == (1, size, len(world.directions))
-    assert batch.x.dtype == torch.float32
-
-
-def test_each_feature_fires_as_often_as_it_says(world):
-    """Within exact binomial bounds that a true world leaves once in ten thousand features.
-
-    Where every batch has rates of its own, one sample is taken from each of many.
-    """
-    by_batch = {"kind": "correlated", "form": "published"}.items() <= world.to_dict().get("firing", {}).items()
-    batches, size = (3000, 1) if by_batch else (1, 20_000)
-    counts = sum(world.batch(position, size).truth.counts()[0].numpy() for position in range(batches))
-    low, high = stats.binom.interval(1 - 1e-4, batches * size, world.probabilities.numpy())
-    assert ((low <= counts) & (counts <= high)).all()
-
-
-def test_a_batch_called_exact_is_the_sum_of_what_fired(world):
-    batch = world.batch(0, 33)
-    close = torch.allclose(batch.truth.decode(world.directions[None])[0], batch.x, atol=1e-5)
-    nothing_added = world.bias == 0 if isinstance(world, Synth) else world.noise == 0
-    assert batch.exact == close == nothing_added
-
-
-def test_no_feature_is_listed_twice_in_a_sample(world):
-    truth = world.batch(0, 2000).truth
-    assert (truth.l0() == (truth.to_dense() != 0).sum(-1)).all()
+@pytest.mark.parametrize("promise", battery.PROMISES, ids=lambda promise: promise.sentence)
+def test_promises(case, promise):
+    assert promise.check(case) is None

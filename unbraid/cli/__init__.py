@@ -1,5 +1,5 @@
 """The command line: `unbraid run`, `resume`, `list`, `show`, `report`, `explore`, `claims`, `configs`; `capture`,
-`diagnose`, `evaluate`; `import`, `export`; `profile`.
+`diagnose`, `evaluate`; `import`, `export`; `plugins`, `check-plugin`; `profile`.
 
 Heavy imports happen inside the commands, so that `--help` answers at once. Exit codes: 0 done; 1 the run could not
 finish (a loss that is not finite, a process that was killed, an error of ours); 2 what was asked cannot be done; 130 or
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unbraid.cli.group import Commands
-from unbraid.errors import Lost, NotFinite, Stopped, UserError, one_line
+from unbraid.errors import Lost, NotFinite, PluginFault, Stopped, UserError, one_line
 
 if TYPE_CHECKING:
     from unbraid.config import JsonDict
@@ -56,6 +56,12 @@ StoreOption = Annotated[
         "--store", metavar="URL", help="Where a cluster without a shared disk keeps stages, as s3://bucket/x."
     ),
 ]
+PluginOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--plugin", metavar="FILE", help="A Python file to run first, with classes of yours; may be repeated."
+    ),
+]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, or its name in the folder of runs.")]
 RUNS = Path("runs")
 DICTIONARIES = Path("dictionaries")
@@ -82,6 +88,7 @@ def run(
     ] = None,
     on: OnOption = None,
     store: StoreOption = None,
+    plugin: PluginOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Run a configuration: train, evaluate, report.
@@ -91,12 +98,15 @@ def run(
     """
     from unbraid.cli.work import executor_for, expand_and_capture
     from unbraid.config import read_toml, to_toml
+    from unbraid.config.plugins import take_plugins
     from unbraid.config.sweep import at_scale, overridden
     from unbraid.storage.runs import Run
     from unbraid.studies.shipped import config_name, find_config
 
+    _run_plugins(plugin)
     path, executor = find_config(config), executor_for(on, store)
     data = overridden(at_scale(read_toml(path), scale, str(path)), overrides or [], str(path))
+    data = take_plugins(data, str(path))
     plan = expand_and_capture(data, str(path), "the same command", quiet)
     name = _checked_name(name) or _fresh_name(config_name(path).replace("/", "-"), runs)
     _work(Run.create(runs, name, to_toml(plan.config), plan.facts()), plan, quiet, executor)
@@ -108,12 +118,17 @@ def resume(
     runs: RunsOption = RUNS,
     on: OnOption = None,
     store: StoreOption = None,
+    plugin: PluginOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Resume a run that was stopped or killed; it ends with the same bits as one never stopped."""
+    """Resume a run that was stopped or killed; it ends with the same bits as one never stopped.
+
+    One that was begun with a plugin's file needs it named again: a run directory runs no code by itself.
+    """
     from unbraid.cli.work import executor_for
     from unbraid.storage.runs import find_run
 
+    _run_plugins(plugin)
     executor = executor_for(on, store)
     _work(find_run(name, runs, to_finish=True), None, quiet, executor)
 
@@ -213,12 +228,13 @@ def explore(
         int | None, typer.Option(metavar="N", min=1, max=65535, help="By default the first free one from 8642.")
     ] = None,
     browser: Annotated[bool, typer.Option(help="Whether to open the browser.")] = True,
+    plugin: PluginOption = None,
 ) -> None:
     """Explore runs in the browser: concepts, features, heads, comparisons, claims. Prints its address."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its threads wait by spinning: dear where pages share a machine
     from unbraid.explorer.server import serve
 
-    serve(runs, names or None, ledger, host, port, browser)
+    serve(runs, names or None, ledger, host, port, browser, plugin or [])
 
 
 @app.command()
@@ -239,6 +255,7 @@ def evaluate(
     letters: Annotated[bool, typer.Option(help="Whether to measure the absorption of first letters.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
     runs: RunsOption = RUNS,
+    plugin: PluginOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Evaluate dictionaries on a language model: loss recovered, sparse probing, first-letter absorption.
@@ -251,6 +268,7 @@ def evaluate(
     from unbraid.storage.files import json_bytes
     from unbraid.storage.runs import LANGUAGE_MODEL
 
+    _run_plugins(plugin)
     on = {"model": model, "text": str(text), "labels": [str(path) for path in labels or []], "site": site}
     asked = {**on, "tokens": tokens, "texts": texts, "context": context, "letters": letters}
     config, folder = check(LanguageModelEvaluation, asked, "unbraid evaluate"), _dictionary(name, runs)
@@ -315,12 +333,14 @@ def export(
         Path | None, typer.Option("-o", "--output", metavar="DIR", help="Where to; by default exports/RUN-FORMAT.")
     ] = None,
     runs: RunsOption = RUNS,
+    plugin: PluginOption = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the folder.")] = False,
 ) -> None:
     """Export dictionaries to another library's files, each read back and compared. Prints the folder last."""
     from unbraid.cli.dictionaries import export_dictionaries
     from unbraid.dictionaries.formats.convert import find_format
 
+    _run_plugins(plugin)
     find_format(format)
     folder = output or Path("exports") / f"{Path(name).name}-{format}"
     export_dictionaries(_dictionary(name, runs) or name, members or [], format, folder, runs, quiet)
@@ -466,6 +486,29 @@ def diagnose(
         print_diagnosis(facts)
 
 
+@app.command("plugins")
+def plugins_(
+    files: Annotated[list[Path] | None, typer.Argument(metavar="[FILE]...", help="Files to run and list, too.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="List what is built in, too.")] = False,
+) -> None:
+    """List plugins: of installed packages, and of the files that are named. Their name, what they are, where from."""
+    from unbraid.cli.plugins import print_plugins
+
+    _run_plugins(files)
+    print_plugins(everything)
+
+
+@app.command("check-plugin")
+def check_plugin(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A plugin's file, or the name of an installed plugin.")],
+) -> None:
+    """Check which promises a plugin keeps, by the same checks as what is built in. Exit code 1 where it breaks one."""
+    from unbraid.cli.plugins import check_and_print
+
+    if not check_and_print(file):
+        raise typer.Exit(1)
+
+
 @app.command()
 def profile(
     subject: Annotated[str, typer.Argument(metavar="WHAT", help="What is profiled: gauge.")],
@@ -506,7 +549,9 @@ def guarded(command: Callable[[], object]) -> int:
     except Stopped as stop:
         return _print_error(str(stop), 128 + stop.signal)
     except UserError as problem:
-        return _print_error(str(problem), 1 if isinstance(problem, NotFinite | Lost) else 2)
+        if isinstance(problem, PluginFault) and os.environ.get("UNBRAID_TRACEBACK"):
+            traceback.print_exc()
+        return _print_error(str(problem), 1 if isinstance(problem, NotFinite | Lost | PluginFault) else 2)
     except OSError as problem:
         return _print_error(f"the system refused: {problem}", 2)
     except (MemoryError, RuntimeError) as problem:
@@ -524,10 +569,15 @@ def _print_error(sentence: str, code: int) -> int:
 
 
 def _report_bug() -> int:
-    """An error of ours: keep the traceback in a file, tell the user where."""
+    """An error of ours: keep the traceback in a file, tell the user where. Or a plugin's, which is told as such."""
     if os.environ.get("UNBRAID_TRACEBACK"):
         traceback.print_exc()
         return 1
+    from unbraid.config.plugins import fault
+
+    problem = sys.exc_info()[1]
+    if problem is not None and (told := fault(problem)) is not None:
+        return _print_error(str(told), 1)
     try:
         with tempfile.NamedTemporaryFile("w", prefix="unbraid-", suffix=".txt", delete=False) as file:
             traceback.print_exc(file=file)
@@ -593,10 +643,19 @@ def _evaluate_dictionary(folder: Path, config: "LanguageModelEvaluation", quiet:
 
 def _worlds(run: "Run") -> "list[World]":
     """The worlds that the trained dictionaries of a run learned from."""
-    from unbraid.pipeline.expand import expand
+    from unbraid.pipeline.expand import plan_of
 
-    plan = expand(run.config(), str(run.path / "config.toml"))
+    plan = plan_of(run, f"`unbraid evaluate {run.path} ... --plugin FILE`")
     return [world for member in plan.members if (world := member.experiment.dictionary_world()) is not None]
+
+
+def _run_plugins(files: list[Path] | None) -> None:
+    """Run the files that the command line names."""
+    if files:
+        from unbraid.config.plugins import read_file
+
+        for file in files:
+            read_file(file)
 
 
 def _fresh_name(stem: str, runs: Path) -> str:

@@ -1,10 +1,10 @@
 """Settings as frozen, strict records that read from and write to TOML; a mistake is answered with one sentence."""
 
 import difflib
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, ClassVar, TypeVar, Union
+from collections.abc import Iterable
+from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from unbraid.errors import UserError
@@ -77,12 +77,6 @@ def per_member_fields(record: type[Config]) -> set[str]:
     return {
         name for name, field in record.model_fields.items() if any(isinstance(x, PerMember) for x in field.metadata)
     }
-
-
-def tagged(registry: Mapping[str, type[Config]]) -> Any:
-    """The type of a setting that is one of the registry's records, told apart by its `kind`."""
-    kinds = tuple(registry.values())
-    return kinds[0] if len(kinds) == 1 else Annotated[Union[kinds], Field(discriminator="kind")]  # noqa: UP007
 
 
 def suggest(name: str, accepted: Iterable[str]) -> str:

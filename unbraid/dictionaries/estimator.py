@@ -19,14 +19,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from unbraid.activations.normalization import Normalization
 from unbraid.axes import Float, Tensor
 from unbraid.codes import Codes
-from unbraid.config import JsonDict, check
+from unbraid.config import JsonDict, check, name_of
 from unbraid.dictionaries import Dictionary
 from unbraid.dictionaries.baselines import Baseline, Pca
 from unbraid.dictionaries.lists import Inputs
 from unbraid.dictionaries.mechanisms import Sparsity
 from unbraid.dictionaries.mechanisms.mechanism import Mechanism, Mechanisms
 from unbraid.dictionaries.training.config import Training
-from unbraid.dictionaries.training.fit import Data, Fitting, mechanism_name
+from unbraid.dictionaries.training.fit import Data, Fitting
 from unbraid.dictionaries.training.step import State
 from unbraid.errors import UserError
 from unbraid.members import stack_configs
@@ -284,7 +284,7 @@ class SparseAutoencoder(CodesTransformer):
     def _costs(self) -> Mechanisms:
         """The sparsity cost, and what else is asked for."""
         given: list[Mechanism] = list(self.mechanisms or ())
-        named: dict[str, Mechanism] = {mechanism_name(mechanism): mechanism for mechanism in given}
+        named: dict[str, Mechanism] = {name_of(type(mechanism)): mechanism for mechanism in given}
         if len(named) < len(given):
             raise UserError("SparseAutoencoder was given two mechanisms of one kind; accepted: each kind once")
         if self.activation in STEERED and "sparsity" not in named:

@@ -24,14 +24,14 @@ from torch.nn.functional import normalize
 from unbraid.activations.normalization import Normalization
 from unbraid.axes import Float, Int, Tensor
 from unbraid.codes import Codes
-from unbraid.config import Config, JsonDict, tagged
+from unbraid.config import Config, JsonDict, Registry, tagged
 from unbraid.dictionaries.activations import Activation, BatchTopK, Gated, JumpRelu, Named, Relu, TopK
 from unbraid.dictionaries.variational import Variational
 from unbraid.errors import UserError
 from unbraid.randomness import stream
 from unbraid.worlds.arrays import check_array, is_array, read_rows
 
-ACTIVATIONS: dict[str, type[Activation]] = {
+BUILT_IN: dict[str, type[Activation]] = {
     "relu": Relu,
     "topk": TopK,
     "batchtopk": BatchTopK,
@@ -39,6 +39,7 @@ ACTIVATIONS: dict[str, type[Activation]] = {
     "gated": Gated,
     "variational": Variational,
 }
+ACTIVATIONS = Registry("activation rule", Activation, BUILT_IN)
 
 if TYPE_CHECKING:
     AnyActivation = Activation

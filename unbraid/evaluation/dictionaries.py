@@ -7,7 +7,7 @@ Members are scored one at a time, and sparse codes at the cost of what fired. Wh
 need it are left out: there is no ceiling, and chance is only that of reconstruction.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -25,6 +25,7 @@ from unbraid.dictionaries.encoding import encode
 from unbraid.dictionaries.stack import Dictionary, Stack, Target
 from unbraid.dictionaries.training.adam import WITHOUT_FEATURES
 from unbraid.errors import UserError
+from unbraid.evaluation.further import DictionaryMetric, Measured, measure
 from unbraid.metrics import absorption, circuits, firing, latents, recovery
 from unbraid.metrics.catalog import METRICS, ORACLE, RANDOM
 from unbraid.metrics.correlation import mean_correlation
@@ -151,10 +152,38 @@ def score(dictionary: Stack | FittedBaseline, world: Any, samples: int = 20_480)
     return Scores(measured.values, kept_chance, kept_ceiling, measured.tables)
 
 
+def score_further(
+    metrics: Mapping[str, DictionaryMetric], dictionary: Stack | FittedBaseline, world: World, samples: int
+) -> Scores:
+    """The scores of plugins' metrics, on no more than `REDUNDANCY_SAMPLES` samples."""
+    if not metrics:
+        return Scores({}, {}, {}, {})
+    batches = [world.batch(i, BATCH, split="evaluation") for i in range(min(samples, REDUNDANCY_SAMPLES) // BATCH or 1)]
+    measured = _further(metrics, _readers(dictionary, world), world, batches)
+    chance = _mean(_further(metrics, _readers_of_random(dictionary, world), world, batches))
+    truth = [_oracle_reader(dictionary.features, world)] if world.has_truth else []
+    ceiling = _mean(_further(metrics, truth, world, batches)) if truth else {}
+    return Scores(measured, chance, ceiling, {})
+
+
+def _further(
+    metrics: Mapping[str, DictionaryMetric], readers: Sequence["_Reader"], world: World, batches: Sequence[Batch]
+) -> dict[str, Tensor]:
+    found: list[dict[str, Tensor]] = []
+    for reader in readers:
+        codes = [reader.encode(batch) for batch in batches]
+        made = torch.cat([reader.decode(each, batch) for each, batch in zip(codes, batches, strict=True)], 1)
+        x, truth = torch.cat([batch.x for batch in batches]), Codes.concatenate([batch.truth for batch in batches])
+        measured = Measured(x, Codes.concatenate(codes), made, reader.directions, truth, world.directions)
+        found.append({name: measure(name, metric, measured) for name, metric in metrics.items()})
+    return _joined(found)
+
+
 @dataclass(frozen=True)
 class _Reader:
     """What is scored: directions already matched with the truth, and how they encode and decode."""
 
+    directions: Float[Tensor, "m f d"]
     values: dict[str, Tensor]
     tables: dict[str, Tensor]
     columns: Int[Tensor, "m n"]
@@ -179,7 +208,8 @@ class _Reader:
         """`written` is what features write, where that is not their directions among the inputs."""
         repeats = partial(redundancy_scores, directions, encode)
         if not world.has_truth:
-            return cls({}, {}, torch.zeros(len(directions), 0, dtype=torch.long), None, None, encode, decode, repeats)
+            none = torch.zeros(len(directions), 0, dtype=torch.long)
+            return cls(directions, {}, {}, none, None, None, encode, decode, repeats)
         cosine = recovery.cosines(world.directions, directions)
         matched = recovery.match(cosine)
         values = {
@@ -202,7 +232,7 @@ class _Reader:
         if nearest is not None:
             values |= {"synth_mcc": latents.absolute_mcc(cosine), "uniqueness": latents.uniqueness(nearest)}
             tables["nearest"] = nearest
-        return cls(values, tables, matched, families, nearest, encode, decode, repeats)
+        return cls(directions, values, tables, matched, families, nearest, encode, decode, repeats)
 
 
 def _readers(dictionary: Stack | FittedBaseline, world: World) -> list[_Reader]:
@@ -221,6 +251,11 @@ def _member_reader(member: Stack, world: World) -> _Reader:
         world,
         member.decoder,
     )
+
+
+def _readers_of_random(dictionary: Stack | FittedBaseline, world: World) -> list[_Reader]:
+    drawn = random_dictionaries(dictionary, world.dimensions, "chance")
+    return [reader for random in drawn for reader in _readers(random, world)]
 
 
 def _random_readers(dictionary: Stack | FittedBaseline, world: World) -> list[_Reader]:

@@ -365,7 +365,9 @@ def _constraint_costs(seen: _Seen, layer: int, written: Float[Tensor, "1 b h t d
     recorded = {"pattern": seen.pattern[layer][None], "output": seen.z[layer][None], "written": written}
     hooks = {f"blocks.0.{HOOKS[name]}": tensor for name, tensor in recorded.items()}
     output = ForwardOutput(written.sum(2), AttentionMask(seen.causal, seen.mask), hooks, {})
-    found = costs({name: kind(weight=1.0) for name, kind in CONSTRAINTS.items()}, output, layers=1)
+    found = costs(
+        {name: CONSTRAINTS[name](weight=1.0) for name in CONSTRAINTS if name in CONSTRAINTS.built_in}, output, layers=1
+    )
     if len(seen.tokens) < FEWEST_STORIES:
         found["independence"] = torch.full((1,), torch.nan)
     return {f"constraints.{name}": cost[0] for name, cost in found.items()}

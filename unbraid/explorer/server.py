@@ -49,13 +49,20 @@ class _Warming:
 
 
 def serve(
-    runs: Path, names: Sequence[str] | None, ledger: Path | None, host: str, port: int | None, browser: bool
+    runs: Path,
+    names: Sequence[str] | None,
+    ledger: Path | None,
+    host: str,
+    port: int | None,
+    browser: bool,
+    plugins: Sequence[Path] = (),
 ) -> None:
-    """Serve until a signal ends it."""
+    """Serve until a signal ends it. Plugins are for the processes that load models, and are not run in this one."""
     bound = bind(host, port)
     token, number = new_token(), bound.getsockname()[1]
     hosts = {*LOOPBACK, host.lower(), *((socket.gethostname().lower(),) if host in EVERYWHERE else ())}
     app = create_app(runs, token, names, ledger, hosts)
+    app.state.plugins = plugins
     app.state.site.listed()  # what is wrong with the names of runs is said before anything opens
     shown = "localhost" if host in EVERYWHERE else f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{number}/?token={token}"

@@ -45,7 +45,7 @@ async def api_try(request: Request) -> Response:
     question = _question(await request.body())
     run = site.run(str(question["run"]))
     if not hasattr(request.app.state, "workers"):
-        request.app.state.workers = Workers()
+        request.app.state.workers = Workers(plugins=request.app.state.plugins)
     workers: Workers = request.app.state.workers
     op = str(question["op"])
     asked = {name: question[name] for name in OPS[op] if name in question}

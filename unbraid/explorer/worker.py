@@ -7,6 +7,7 @@ that takes too long is ended. Workers end with the server: their input is closed
 import asyncio
 import json
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,15 @@ class Died(Exception):
 class Worker:
     """One process that answers for one run."""
 
-    def __init__(self, run: Path, seconds: float = SECONDS, starting_seconds: float = STARTING_SECONDS) -> None:
-        self.run, self.seconds, self.starting_seconds = run, seconds, starting_seconds
+    def __init__(
+        self,
+        run: Path,
+        seconds: float = SECONDS,
+        starting_seconds: float = STARTING_SECONDS,
+        plugins: Sequence[Path] = (),
+    ) -> None:
+        """`plugins` are files that the process runs before anything else."""
+        self.run, self.seconds, self.starting_seconds, self.plugins = run, seconds, starting_seconds, plugins
         self.process: asyncio.subprocess.Process | None = None
         self._lock = asyncio.Lock()
         self._number = 0
@@ -93,8 +101,9 @@ class Worker:
     async def _start(self) -> asyncio.subprocess.Process:
         await self.close()
         pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+        words = [sys.executable, "-m", MODULE, str(self.run), *map(str, self.plugins)]
         self.process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", MODULE, str(self.run)), stdin=pipe, stdout=pipe, stderr=nothing, limit=LONGEST_LINE
+            *words, stdin=pipe, stdout=pipe, stderr=nothing, limit=LONGEST_LINE
         )
         return self.process
 
@@ -102,13 +111,13 @@ class Worker:
 class Workers:
     """A worker for each run that was asked about lately."""
 
-    def __init__(self, most: int = MOST_WORKERS) -> None:
-        self.most = most
+    def __init__(self, most: int = MOST_WORKERS, plugins: Sequence[Path] = ()) -> None:
+        self.most, self.plugins = most, plugins
         self._workers: dict[Path, Worker] = {}
 
     async def ask(self, run: Path, op: str, **request: Any) -> JsonDict:
         """The answer of the worker of this run."""
-        worker = self._workers.pop(run, None) or Worker(run)
+        worker = self._workers.pop(run, None) or Worker(run, plugins=self.plugins)
         self._workers[run] = worker  # the last is the one used last
         while len(self._workers) > self.most:
             await self._workers.pop(next(iter(self._workers))).close()

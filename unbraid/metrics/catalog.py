@@ -8,10 +8,11 @@ file, so that reports may read it. A new metric is a function in this package an
 
 import re
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import fill
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 FOUND = 0.9
 """The cosine from which a true feature counts as found."""
@@ -24,6 +25,8 @@ CONCEPT_FATES = ("recovered", "split", "merged", "absorbed", "missed")
 Better = Literal["higher", "lower", "neither"]
 Scope = Literal["own", "model", "activations"]
 
+OF_PLUGINS = "Plugins"
+"""The section of metrics that are not built in."""
 RANDOM = "random dictionaries of the same size and firing rule"
 ORACLE = "an oracle of the same size"
 NO_REFERENCE = "none: there is no record of it"
@@ -110,6 +113,17 @@ METRICS = _read()
 """Every record by its name, in the order they are shown; a family by its name with the placeholder."""
 _FAMILIES = sorted((name.partition("<")[0], name) for name in METRICS if "<" in name)[::-1]
 """By the longest prefix first: `phi_k_features_` before `phi_`."""
+
+
+def learn(name: str, facts: Mapping[str, Any]) -> None:
+    """Have the record of a plugin's metric, as a run directory has it too; one that is built in stays as it is."""
+    if name not in METRICS or METRICS[name].section == OF_PLUGINS:
+        known = {key: str(facts[key]) for key in ("label", "sentence", "unit", "format") if key in facts}
+        better: Better = facts["better"] if facts.get("better") in get_args(Better) else "neither"
+        given = {"sentence": "", "label": name.replace("_", " "), **known}
+        METRICS[name] = Metric(
+            name, section=OF_PLUGINS, chance=RANDOM, ceiling=ORACLE, better=better, compared=True, **given
+        )
 
 
 def get(name: str) -> Metric:

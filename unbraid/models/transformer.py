@@ -25,6 +25,7 @@ import numpy as np
 import torch
 
 from unbraid.axes import Float, Int, Tensor
+from unbraid.config.plugins import returned
 from unbraid.models.attention import AttentionMask, HeadInputs
 from unbraid.models.attention.attention import Drop, Named, Weights
 from unbraid.models.config import Transformer
@@ -139,6 +140,9 @@ def _attend(layer: int, x: Float[Tensor, "m b t d"], context: ForwardContext) ->
     q, k, v = (context.recorder.keep(f"{prefix}hook_{name}", x) for name, x in (("q", q), ("k", k), ("v", v)))
     asked = context.recorder.under(prefix)
     output = settings.attention.mix(HeadInputs(x, q, k, v, context.mask, weights, asked, context.drop(prefix)))
+    if output.z.shape != q.shape:
+        shapes = f"z of shape {tuple(output.z.shape)}; accepted: that of the queries, {tuple(q.shape)}"
+        raise returned(settings.attention.mix, shapes)
     z = output.z
     if (head_mask := context.head_masks.get(layer)) is not None:
         z = z * head_mask.to(z)[:, None, None]

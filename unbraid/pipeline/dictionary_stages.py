@@ -9,7 +9,7 @@ Fit      baselines are fitted and scored member by member, in one stage: fitting
 import json
 from abc import ABC
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +31,11 @@ from unbraid.dictionaries.training.fit import first_inputs, inputs_of, target_of
 from unbraid.dictionaries.training.step import State, StepOutput
 from unbraid.errors import UserError
 from unbraid.evaluation.causal import EditableModel
-from unbraid.evaluation.dictionaries import Scores, score, shown_cosines
+from unbraid.evaluation.dictionaries import Scores, score, score_further, shown_cosines
 from unbraid.evaluation.feature_effects import AnswerEffects, OutputEffects, lens_of_huggingface, lens_of_model
 from unbraid.evaluation.feature_index import ROWS, Rows, index_members, planted_rows, token_rows
 from unbraid.evaluation.feature_pages import FactorResults, evaluate_factors
+from unbraid.evaluation.further import DictionaryMetric
 from unbraid.evaluation.pair_stability import PairScores, pair_stability
 from unbraid.evaluation.stability import score_stability
 from unbraid.members import stack_configs
@@ -262,10 +263,13 @@ class EvaluateStack(LearningStage):
     shown: tuple[int, ...]
     settings: tuple[str, ...]
     """The setting of each member, as a string: members of one setting are compared with each other."""
+    metrics: dict[str, DictionaryMetric] = field(default_factory=dict)
+    """Those of plugins, that are measured too."""
 
     @property
     def config(self) -> JsonDict:
-        return {"samples": self.samples, "shown": self.shown, "settings": _numbered(self.settings)}
+        asked = {"samples": self.samples, "shown": self.shown, "settings": _numbered(self.settings)}
+        return asked | _asked(self.metrics)
 
     @property
     def inputs(self) -> tuple[Stage, ...]:
@@ -290,13 +294,14 @@ class EvaluateStack(LearningStage):
         tables["probabilities"] = world.probabilities.numpy()
         write_arrays(context.folder / "tables.safetensors", tables)
         values = {name: value.tolist() for name, value in scores.values.items()}
-        pairs = self._pair_stability(stack, world)
+        pairs, more = self._pair_stability(stack, world), score_further(self.metrics, stack, world, self.samples)
+        values |= {name: value.tolist() for name, value in more.values.items()}
         factors = factor_results(stack, world, self, context)
         write_feature_index(stack, world, self, context)
         card = {
             "values": values | again.values | pairs.values | factors.values,
-            "chance": scores.chance | again.chance | pairs.chance | factors.chance,
-            "ceiling": scores.ceiling | pairs.ceiling | factors.ceiling,
+            "chance": scores.chance | again.chance | pairs.chance | factors.chance | more.chance,
+            "ceiling": scores.ceiling | pairs.ceiling | factors.ceiling | more.ceiling,
         }
         write_json(context.folder / "scores.json", card)
 
@@ -399,6 +404,11 @@ def _numbered(settings: Sequence[str]) -> list[int]:
     return [known.index(setting) for setting in settings]
 
 
+def _asked(metrics: dict[str, DictionaryMetric]) -> JsonDict:
+    """For a stage's key, which is that of before where there are none."""
+    return {"metrics": {name: metric.to_dict() for name, metric in metrics.items()}} if metrics else {}
+
+
 @dataclass(frozen=True)
 class BaselineMember:
     """All that decides one baseline, beside its inputs."""
@@ -422,11 +432,13 @@ class FitBaselines(LearningStage):
     probe: ProbeFactors | None
     samples: int
     shown: tuple[int, ...]
+    metrics: dict[str, DictionaryMetric] = field(default_factory=dict)
 
     @property
     def config(self) -> JsonDict:
         members = [member.to_dict() for member in self.members]
-        return {"world": self.world_config(), "members": members, "samples": self.samples, "shown": self.shown}
+        asked = {"members": members, "samples": self.samples, "shown": self.shown}
+        return {"world": self.world_config(), **asked, **_asked(self.metrics)}
 
     @property
     def inputs(self) -> tuple[Stage, ...]:
@@ -464,6 +476,10 @@ class FitBaselines(LearningStage):
                 context.progress.advance(position)
             fitted, seen = self._fit(member, world)
             scores = score(fitted, world, self.samples)
+            more = score_further(self.metrics, fitted, world, self.samples)
+            scores = Scores(
+                scores.values | more.values, scores.chance | more.chance, scores.ceiling | more.ceiling, scores.tables
+            )
             fits.append((fitted, scores, seen))
             line: dict[str, Any] = {"step": position + 1, "terms": {}}
             line |= {name: scores.values[name].tolist() for name in ("mmcs", "l0") if name in scores.values}

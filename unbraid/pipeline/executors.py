@@ -24,6 +24,7 @@ from typing import Any
 import torch
 
 from unbraid.config import JsonDict
+from unbraid.config.plugins import for_workers, load_for_worker
 from unbraid.errors import Lost, UserError
 from unbraid.pipeline.stage import Stage, make
 from unbraid.progress import Progress, TaskProgress
@@ -106,17 +107,18 @@ def pooled_stages(stages: Sequence[Stage]) -> frozenset[str]:
     if torch.get_num_threads() == 1:
         return frozenset()
     todo = {stage.key: stage for stage in stages}
+    alone = {stage.key for stage in stages if not stage.can_be_sent}
     pooled: set[str] = set()
     while todo:
         ready = [stage for stage in todo.values() if _is_ready(stage, todo)]
-        together = [stage for stage in ready if stage.side_by_side]
+        together = [stage for stage in ready if stage.side_by_side and stage.key not in alone]
         if len(together) < 2:
             del todo[(together or ready)[0].key]
             continue
         while together:  # the pool goes on as long as anything for it is ready
             pooled |= {stage.key for stage in together}
             todo = {key: stage for key, stage in todo.items() if key not in pooled}
-            together = [stage for stage in todo.values() if stage.side_by_side and _is_ready(stage, todo)]
+            together = [s for s in todo.values() if s.side_by_side and s.key not in alone and _is_ready(s, todo)]
     return frozenset(pooled)
 
 
@@ -197,7 +199,7 @@ class _Coordinator:
                 with _held_back(), threads_each(1):
                     for _ in range(min(most, len(self.stages))):
                         ours, theirs = PROCESSES.Pipe()
-                        arguments = (self.cache.path, theirs, self.stop, self.signals.resume_command)
+                        arguments = (self.cache.path, theirs, self.stop, self.signals.resume_command, for_workers())
                         process = PROCESSES.Process(target=work, args=arguments)
                         process.start()
                         theirs.close()  # so that the pipe is closed when the worker is gone
@@ -322,10 +324,17 @@ def _send(pipe: Connection, *words: object) -> None:
         os._exit(1)  # nobody listens any more
 
 
-def work(cache: Path, pipe: Connection, stop: Any, resume_command: str) -> None:
+def work(
+    cache: Path, pipe: Connection, stop: Any, resume_command: str, plugins: Sequence[tuple[str, str]] = ()
+) -> None:
     """What a worker does: one stage after the other, as it is told to, until the pipe is closed."""
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     torch.set_num_threads(1)
+    try:
+        load_for_worker(plugins)
+    except UserError as problem:
+        _send(pipe, "failed", problem)
+        return
     while True:
         try:
             index, stage = pipe.recv()

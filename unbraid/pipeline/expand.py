@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from unbraid.config import JsonDict, check, suggest
+from unbraid.config.plugins import check_loaded, used_by
 from unbraid.config.sweep import MERGED, REPLICATES, combinations
 from unbraid.errors import UserError
 from unbraid.pipeline.experiment import Experiment, Member, MemberStack, check_memory, stacks_of
 from unbraid.pipeline.kinds import DEFAULT_KIND, KINDS
+from unbraid.storage.runs import Run
 from unbraid.worlds.activations import folder_of, source_of
 from unbraid.worlds.stories import TASKS
 
@@ -31,7 +33,11 @@ class Plan:
     def facts(self) -> JsonDict:
         """What a run directory keeps of its kind, so that whoever reads it need not know kinds."""
         first = self.first
-        return {"kind": first.to_dict()["kind"], "leading": first.leading, "sections": list(first.sections)}
+        facts = {"kind": first.to_dict()["kind"], "leading": first.leading, "sections": list(first.sections)}
+        experiments = [member.experiment for member in self.members]
+        metrics = dict(item for experiment in experiments for item in experiment.metric_facts().items())
+        plugins = [plugin.card() for plugin in used_by(*experiments)]
+        return facts | ({"metrics": metrics} if metrics else {}) | ({"plugins": plugins} if plugins else {})
 
 
 def expand(data: JsonDict, source: str, capture: Callable[[Any, Path], None] | None = None) -> Plan:
@@ -58,6 +64,15 @@ def expand(data: JsonDict, source: str, capture: Callable[[Any, Path], None] | N
     return Plan(_resolved(data, kind, members[0], source), tuple(members), tuple(stacks_of(members)))
 
 
+def plan_of(run: Run, command: str = "") -> Plan:
+    """What a run directory was begun with, expanded; refused where that takes plugins which are not loaded.
+
+    `command` is what would load them; by default that which resumes the run.
+    """
+    check_loaded(run.facts().get("plugins"), str(run.path), command or f"`{run.resume_command} --plugin FILE`")
+    return expand(run.config(), str(run.path / "config.toml"))
+
+
 def written_members(data: JsonDict, source: str) -> list[tuple[JsonDict, JsonDict]]:
     """What cases and sweep set, and the configuration with that put in, as it was written."""
     kind = kind_of(data, source)
@@ -67,9 +82,9 @@ def written_members(data: JsonDict, source: str) -> list[tuple[JsonDict, JsonDic
 def kind_of(data: JsonDict, source: str) -> type[Experiment]:
     """The kind of experiment that a configuration says it is."""
     name = data.get("kind", DEFAULT_KIND)
-    if not isinstance(name, str) or name not in KINDS:
+    if (kind := KINDS.find(name)) is None:
         raise UserError(f"{source}: kind is {name!r:.60}; {suggest(str(name), KINDS)}")
-    return KINDS[name]
+    return kind
 
 
 def _check_tables(data: JsonDict, kind: type[Experiment], source: str) -> None:

@@ -135,6 +135,10 @@ class Experiment(Config, ABC):
         """What a trained dictionary learned from; None where none is trained, or from no world."""
         return None
 
+    def metric_facts(self) -> dict[str, JsonDict]:
+        """What is known of metrics that are in no catalog: `label`, `sentence`, `unit`, `format` and `better`."""
+        return {}
+
     def model_to_try(self) -> "ModelToTry | None":
         """What the explorer's Try page reads texts with; None where the run has no model."""
         return None

@@ -12,7 +12,7 @@ import torch
 
 from unbraid.errors import Stopped, UserError
 from unbraid.pipeline.executors import THIS_MACHINE, Executor, Needs, pooled_stages
-from unbraid.pipeline.expand import Plan, expand
+from unbraid.pipeline.expand import Plan, plan_of
 from unbraid.pipeline.experiment import MemberStack
 from unbraid.pipeline.stage import Stage, in_order, to_make
 from unbraid.pipeline.summary import summarize
@@ -52,7 +52,7 @@ def carry_out(
     note("running")
     remove_leftovers(run.path)
     try:
-        plan = plan or expand(run.config(), str(run.path / "config.toml"))
+        plan = plan or plan_of(run)
         run_stages(run, plan, progress, signals, missing, executor)
         note("finished")
         progress.status("writing the report")

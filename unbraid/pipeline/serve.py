@@ -32,12 +32,13 @@ from unbraid.activations.huggingface import HuggingFaceModel, eager_attention, l
 from unbraid.activations.text import cut_windows, pad_windows, special_token_ids
 from unbraid.axes import Float, Int, Tensor
 from unbraid.config import JsonDict, suggest
+from unbraid.config.plugins import read_file
 from unbraid.config.sweep import label
 from unbraid.dictionaries import Stack
 from unbraid.errors import UserError, one_line
 from unbraid.evaluation.splice import Spliced, splice
 from unbraid.models import Model, Models
-from unbraid.pipeline.expand import Plan, expand
+from unbraid.pipeline.expand import Plan, plan_of
 from unbraid.pipeline.experiment import ModelToTry
 from unbraid.pipeline.model_stages import TrainModels
 from unbraid.pipeline.stage import Context, in_order
@@ -286,8 +287,9 @@ class HuggingFaceReader(Reader):
 class Worker:
     """Answers requests about one run; loads what a request needs, and keeps the reader that was used last."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, plugins: Sequence[str] = ()) -> None:
+        """`plugins` are files to run first, as somebody named them to the explorer."""
+        self.path, self.plugins = path, plugins
         self._last: tuple[tuple[int, int], Reader] | None = None
         self._models: dict[str, HuggingFaceModel] = {}
 
@@ -299,7 +301,9 @@ class Worker:
 
     @cached_property
     def plan(self) -> Plan:
-        return expand(self.run.config(), str(self.path / "config.toml"))
+        for plugin in self.plugins:
+            read_file(plugin)
+        return plan_of(self.run, "`unbraid explore --plugin FILE`")
 
     def answer(self, request: object) -> JsonDict:
         """What is answered to a request, without its id."""
@@ -506,7 +510,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)
     sys.stdin.reconfigure(encoding="utf-8", errors="replace")  # pyright: ignore[reportAttributeAccessIssue]
-    serve(Worker(Path(sys.argv[1])), sys.stdin, answers.write)
+    serve(Worker(Path(sys.argv[1]), sys.argv[2:]), sys.stdin, answers.write)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """A stage: a unit of work with a key, inputs, and a folder of its own in the cache.
 
-    key = kind - hash of (kind, version, configuration, keys of the inputs, versions of unbraid and torch)
+    key = kind - hash of (kind, version, configuration, keys of the inputs, versions of unbraid and torch, checksums of
+          the plugins that it uses)
 
 Whoever asks for a stage that is in the cache gets it, verified; else it is made, from its newest whole checkpoint, and
 sealed. A change of what a stage means raises its `version`, so that older results are made again and not taken.
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from unbraid.config import JsonDict
+from unbraid.config.plugins import blamed, used_by
 from unbraid.progress import Task, TaskProgress
 from unbraid.signals import StopSignals
 from unbraid.storage.cache import Cache
@@ -77,8 +79,15 @@ class Stage(ABC):
 
     @cached_property
     def key(self) -> str:
-        settings = [self.kind, self.version, self.config, [stage.key for stage in self.inputs], *versions()]
+        plugins = [plugin.sha256 for plugin in used_by(self)]
+        inputs = [stage.key for stage in self.inputs]
+        settings = [self.kind, self.version, self.config, inputs, *versions(), *plugins]
         return f"{self.kind}-{hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]}"
+
+    @property
+    def can_be_sent(self) -> bool:
+        """Whether another process knows its classes; those of a notebook only this one does."""
+        return all(plugin.origin != "session" for plugin in used_by(self))
 
     def task(self) -> Task:
         return Task(self.name, self.kind, self.steps, self.seconds_per_step)
@@ -100,7 +109,8 @@ def make(stage: Stage, stages: Cache, progress: TaskProgress, signals: StopSigna
                     progress.say(f"{folder} has no checksums and no checkpoint; it is made again")
                 progress.begin(0)
                 inputs = frozenset(other.key for other in stage.inputs)
-                stage.run(Context(folder, stages, progress, signals, inputs))
+                with blamed():
+                    stage.run(Context(folder, stages, progress, signals, inputs))
                 facts = {"kind": stage.kind, "version": stage.version, "config": stage.config}
                 stages.finish(stage.key, {**facts, "inputs": [other.key for other in stage.inputs]})
     progress.advance(stage.steps)

@@ -8,13 +8,12 @@ from pathlib import Path
 
 from unbraid.config import JsonDict
 from unbraid.config.sweep import label
-from unbraid.metrics.catalog import METRICS, parts
+from unbraid.metrics.catalog import METRICS, learn, parts
 from unbraid.metrics.intervals import Difference, Estimate, estimate, paired_difference
 from unbraid.pipeline.experiment import Member
 from unbraid.storage.files import read_json
 from unbraid.storage.runs import Run
 
-COMPARED = tuple(name for name, metric in METRICS.items() if metric.compared)
 OF_ACTIVATIONS = tuple(name for name, metric in METRICS.items() if metric.scope != "own")
 """What dictionaries that learned from one model have in common (families by their record's name): it counts once."""
 PARTS = ("values", "chance", "ceiling")
@@ -44,6 +43,8 @@ def summarize(run: Run, members: Sequence[Member]) -> JsonDict:
     Of what learned from trained models, a score that no setting changes is not compared, but for accuracy, of which
     one must know that it is equal.
     """
+    for name, facts in (item for member in members for item in member.experiment.metric_facts().items()):
+        learn(name, facts)
     order = {json.dumps(member.setting): member.experiment.comparable(member.setting) for member in members}
     collected = _collect(run, order)
     for member in members:
@@ -62,7 +63,7 @@ def _comparable(settings: list[_Setting]) -> Iterator[tuple[int, str]]:
     for index, setting in enumerate(settings):
         if (reference := _reference(index, settings)) != index:
             shared = settings[reference].values.keys() & setting.values.keys()
-            yield from ((index, metric) for metric in COMPARED if metric in shared)
+            yield from ((index, name) for name, metric in METRICS.items() if metric.compared and name in shared)
 
 
 def _reference(index: int, settings: list[_Setting]) -> int:

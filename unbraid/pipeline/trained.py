@@ -4,8 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
+from unbraid.config.plugins import check_loaded
 from unbraid.dictionaries import Stack
 from unbraid.dictionaries.formats.folder import read_stack
 from unbraid.dictionaries.formats.provenance import of_run
@@ -50,7 +51,17 @@ def load_stack(path: str | Path, index: int = 0) -> Stack:
     """
     run = _finished_run(path, index, "dictionary.json", "trained dictionaries", "a run that trains some")
     with run.advice():
-        return replace(read_stack(run.stack(index)), metadata=of_run(run, run.stack(index)))
+        try:
+            stack = read_stack(run.stack(index))
+        except UserError:
+            _check_plugins(run)
+            raise
+        return replace(stack, metadata=of_run(run, run.stack(index)))
+
+
+def _check_plugins(run: Run) -> None:
+    """Say what is missing, where that is a plugin."""
+    check_loaded(run.facts().get("plugins"), str(run.path), "`ub.load_plugin(FILE)` first")
 
 
 def _finished_run(path: str | Path, index: int, file: str, contents: str, accepted: str) -> Run:
@@ -97,5 +108,9 @@ def load_models(path: str | Path, index: int = 0) -> Models:
         card = read_object(folder / "architecture.json", "model", "length", "seeds")
         saved = read_arrays(folder / "weights.safetensors")
     weights = {name: torch.from_numpy(array) for name, array in saved.items()}
-    model = TypeAdapter(AnyModel).validate_python(card["model"])
+    try:
+        model = TypeAdapter(AnyModel).validate_python(card["model"])
+    except ValidationError:
+        _check_plugins(run)
+        raise
     return models_of(model, card["length"], card["seeds"], weights)

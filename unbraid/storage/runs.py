@@ -31,6 +31,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from unbraid.config import JsonDict, read_toml, suggest
+from unbraid.config.plugins import named_files
 from unbraid.errors import UserError
 from unbraid.storage.checksums import PROGRESS, check_complete, is_among, is_sealed, resealing, seal, verify
 from unbraid.storage.files import (
@@ -140,8 +141,9 @@ class Run:
 
     @property
     def resume_command(self) -> str:
-        """The command, as it can be pasted into a shell."""
-        return f"unbraid resume {shlex.quote(str(self.path))}"
+        """The command, as it can be pasted into a shell; with the plugins that this process was told to run."""
+        named = [f" --plugin {shlex.quote(file)}" for file in named_files()]
+        return f"unbraid resume {shlex.quote(str(self.path))}{''.join(named)}"
 
     def stack(self, index: int) -> Path:
         return self.path / "stacks" / f"{index:02d}"

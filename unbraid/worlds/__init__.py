@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator
 
-from unbraid.config import tagged
+from unbraid.config import Registry, tagged
 from unbraid.worlds.activations import Activations
 from unbraid.worlds.planted_map import PlantedMap
 from unbraid.worlds.planted_pair import PlantedPair
@@ -14,13 +14,14 @@ from unbraid.worlds.synth import Synth
 from unbraid.worlds.text import Text, TextBatch
 from unbraid.worlds.world import Batch, Circuit, World
 
-WORLDS: dict[str, type[World]] = {
+BUILT_IN: dict[str, type[World]] = {
     "superposition": Superposition,
     "synth": Synth,
     "planted_map": PlantedMap,
     "planted_pair": PlantedPair,
     "activations": Activations,
 }
+WORLDS = Registry("world", World, BUILT_IN)
 
 QUESTIONS: dict[str, type[Stories] | type[Text]] = {
     "stories": Stories,
@@ -37,7 +38,7 @@ def _planted_unless_said(data: Any) -> Any:
 if TYPE_CHECKING:
     AnyWorld = World
 else:
-    AnyWorld = Annotated[tagged({**WORLDS, **QUESTIONS}), BeforeValidator(_planted_unless_said)]
+    AnyWorld = Annotated[tagged(WORLDS, QUESTIONS), BeforeValidator(_planted_unless_said)]
 
 __all__ = [
     "QUESTIONS",

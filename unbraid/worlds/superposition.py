@@ -17,9 +17,23 @@ from torch.nn.functional import embedding_bag, normalize
 
 from unbraid.axes import Float, Int, Tensor
 from unbraid.codes import Codes
+from unbraid.config.plugins import returned
 from unbraid.randomness import stream
 from unbraid.worlds.firing import AnyFiring, Cells, Independent, Population, Sampler
 from unbraid.worlds.world import Batch, World
+
+
+def _check_cells(sampler: Sampler, cells: Cells, size: int) -> None:
+    """A plugin's firing that is not what was asked for is told as its own mistake."""
+    if type(sampler).__module__.startswith("unbraid."):
+        return
+    samples, features = cells.samples, cells.features
+    if samples.shape != features.shape or samples.ndim != 1 or {samples.dtype.kind, features.dtype.kind} != {"i"}:
+        raise returned(sampler.fire, "cells that are no two lists of integers of one length; accepted: those")
+    if samples.size and (samples.min() < 0 or samples.max() >= size or (np.diff(samples) < 0).any()):
+        raise returned(sampler.fire, f"samples that are not sorted or not below {size}; accepted: sorted ones from 0")
+    if features.size and (features.min() < 0 or features.max() >= sampler.population.n_features):
+        raise returned(sampler.fire, f"features beyond the {sampler.population.n_features} there are; accepted: those")
 
 
 class Superposition(World):
@@ -106,6 +120,7 @@ class Superposition(World):
 
     def _fire(self, rng: np.random.Generator, size: int) -> "_Fired":
         cells = self._sampler.fire(rng, size)
+        _check_cells(self._sampler, cells, size)
         strengths = self._strengths(rng, cells)
         return _Fired(cells.samples, cells.features, strengths, np.searchsorted(cells.samples, np.arange(size)))
 

@@ -9,6 +9,7 @@ from unbraid.activations.normalization import Normalization
 from unbraid.axes import Bool, Float, Int, Tensor
 from unbraid.codes import Codes
 from unbraid.config import Config
+from unbraid.config.plugins import returned
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,17 @@ class Circuit:
     def targets(self, drive: Float[Tensor, "*b j"]) -> Float[Tensor, "*b o"]:
         """What the target factors make, driven so."""
         return (drive - self.threshold).relu() @ self.directions
+
+
+def check_batch(world: "World", batch: Batch, size: int) -> None:
+    """A plugin's batch that has not what was asked for is told as its own mistake."""
+    found, wanted = (tuple(batch.x.shape), batch.x.dtype), ((size, world.dimensions), torch.float32)
+    if found != wanted:
+        accepted = f"{wanted[0]} of {wanted[1]}"
+        raise returned(world.batch, f"inputs of shape {found[0]} of {found[1]}; accepted: {accepted}")
+    if batch.truth.width != len(world.directions) or batch.truth.values.shape[:2] != (1, size):
+        shape = (*batch.truth.values.shape[:2], batch.truth.width)
+        raise returned(world.batch, f"the truth of shape {shape}; accepted: {(1, size, len(world.directions))}")
 
 
 class World(Config, ABC):

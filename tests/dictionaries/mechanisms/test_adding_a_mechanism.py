@@ -24,7 +24,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = copy_package(tmp_path_factory.mktemp("mechanism"))
     mechanisms = folder / "unbraid" / "dictionaries" / "mechanisms"
     (mechanisms / f"{NAME}.py").write_text(THE_FILE)
-    insert_after(mechanisms / "__init__.py", r"^MECHANISMS: .*$", THE_LINE)
+    insert_after(mechanisms / "__init__.py", r"^BUILT_IN: .*$", THE_LINE)
     insert_after(mechanisms / "__init__.py", r"^from unbraid\.config .*$", THE_IMPORT)
     (folder / BATTERY).parent.mkdir(parents=True)
     for file in ("pyproject.toml", "tests/conftest.py", "tests/checking.py", BATTERY):
@@ -62,7 +62,7 @@ def test_its_cost_is_that_of_a_sum_on_paper():
     stack = Stack.start(Dictionary(d_sae=3), 2, [0])
     rows = torch.tensor([[[1.0, 0.0], [0.5, 0.75**0.5], [-1.0, 0.0]]])
     stack = stack.with_parameters({**stack.parameters(), "decoder": rows})
-    cost = scope["DecoderOrthogonality"](weight=2.0).penalty(None, stack, None)
+    cost = scope["DecoderOrthogonality"](weight=2.0).penalty(None, {}, stack, None)
     torch.testing.assert_close(cost, torch.tensor([2.0 * (0.25 + 0.25 + 0.0) / 3]))
 
 

@@ -1,36 +1,15 @@
-"""What every mechanism promises, over the registry: list a mechanism here and it is tested."""
+"""What every mechanism promises, over the registry: list a mechanism here and it is tested.
 
-import tomllib
-from dataclasses import dataclass, field
-from functools import cache
-from typing import Any
+The promises themselves are in `unbraid/battery/mechanisms.py`, where `unbraid check-plugin` runs them too.
+"""
 
-import numpy as np
 import pytest
-import torch
 
-from unbraid.config import check, per_member_fields, to_toml
-from unbraid.dictionaries import AuxK, BatchTopK, Dictionary, Relu, TopK
-from unbraid.dictionaries.lists import Inputs
-from unbraid.dictionaries.mechanisms import MECHANISMS, Enabled, Mechanism, Signals, enabled
-from unbraid.dictionaries.mechanisms.mechanism import gather_signals
-from unbraid.dictionaries.training.adam import Adam
-from unbraid.dictionaries.training.config import Training
-from unbraid.dictionaries.training.fast_step import fast_step
-from unbraid.dictionaries.training.fit import advance
-from unbraid.dictionaries.training.step import State, run_forward, step
-from unbraid.members import stack_configs
-from unbraid.worlds import Superposition
-
-
-@dataclass(frozen=True)
-class Example:
-    """Settings under which it acts, settings that turn it off (None if none do), and what must be on beside it."""
-
-    settings: dict[str, Any]
-    off: dict[str, Any] | None
-    beside: dict[str, dict[str, Any]] = field(default_factory=dict)
-
+from unbraid.battery import Example
+from unbraid.battery import mechanisms as battery
+from unbraid.battery.mechanisms import DICTIONARIES, MechanismCase
+from unbraid.dictionaries import AuxK, Relu, TopK
+from unbraid.dictionaries.mechanisms import MECHANISMS, Mechanism, Signals
 
 SPARSITY = {"sparsity": {"weight": 0.4}}
 EXAMPLES = {
@@ -124,88 +103,12 @@ EXAMPLES = {
         ),
     ],
 }
-WORLD = Superposition(dimensions=6, n_features=9, active=2.0)
-DICTIONARIES = [
-    Dictionary(d_sae=8),
-    Dictionary(d_sae=8, activation=TopK(k=3, auxk=AuxK(weight=0.5, k=2, dead_after=24)), pre_bias=True),
-    Dictionary(d_sae=8, activation=BatchTopK(k=2, auxk=AuxK(dead_after=24))),
-]
-TRAINING = Training(steps=12, batch=24, learning_rate=0.02, warmup_steps=2, decay_steps=4, clip=0.5)
 CASES = [(name, example) for name, examples in EXAMPLES.items() for example in examples]
-
 SWITCHED = [(name, example) for name, example in CASES if example.off is not None]
 COSTLY = [(name, example) for name, example in CASES if MECHANISMS[name].penalty is not Mechanism.penalty]
-ENDS: dict[str, dict[str, torch.Tensor]] = {}
-"""What several tests train alike, trained once."""
 
 over_examples = pytest.mark.parametrize(("name", "example"), CASES)
-over_dictionaries = pytest.mark.parametrize("dictionary", DICTIONARIES, ids=["relu", "topk", "batchtopk"])
-
-
-def records(name, example, settings, factor=1.0):
-    """The mechanism and those beside it, with every knob times this factor; without it where settings are None."""
-    chosen = example.beside if settings is None else {**example.beside, name: settings}
-    kinds = {key: MECHANISMS[key](**values) for key, values in chosen.items()}
-    return {
-        key: record.model_copy(
-            update={knob: factor * getattr(record, knob) for knob in per_member_fields(type(record))}
-        )
-        for key, record in kinds.items()
-    }
-
-
-def stacked(members):
-    return {key: stack_configs([member[key] for member in members]) for key in members[0]}
-
-
-def begin(dictionary, mechanisms, seeds, relabel=None):
-    """A start in float64, if asked with the features of every member in another order."""
-    stack = State.start(dictionary, WORLD.dimensions, mechanisms, seeds).stack
-    stack = stack.with_parameters({name: p.double() for name, p in stack.parameters().items()})
-    if relabel is not None:
-        stack = stack.with_parameters(relabelled(stack.parameters(), relabel))
-    memories = {name: mechanism.start(stack) for name, mechanism in mechanisms.items()}
-    return State(stack, Adam.start(stack.parameters()), memories)
-
-
-def relabelled(tensors, order):
-    """The tensors with features in another order; without lists of features, whose order is their own."""
-    kept = {name: t for name, t in tensors.items() if t.ndim < 3 or not name.startswith("memory.")}
-    return {name: t[:, order].clone() if t.ndim > 1 and "pre_bias" not in name else t for name, t in kept.items()}
-
-
-@cache
-def batch(position, samples):
-    return WORLD.batch(position, samples).x
-
-
-def go(state, training, mechanisms, until=TRAINING.steps):
-    dtype = state.stack.encoder.dtype
-    while state.step < until:
-        step(state, batch(state.step, training.batch).to(dtype), training, mechanisms)
-    return state.tensors()
-
-
-def end(dictionary, mechanisms, seeds, rates=None, relabel=None):
-    training = stack_configs(
-        [TRAINING.model_copy(update={"learning_rate": rate}) for rate in rates or [0.02] * len(seeds)]
-    )
-    return go(begin(dictionary, mechanisms, seeds, relabel), training, mechanisms)
-
-
-def end_of_two(name, example, settings, dictionary):
-    """Of two members with these settings, or with what is beside the mechanism alone where they are None."""
-    chosen = records(name, example, settings)
-    trained = f"{dictionary!r} {chosen!r}"
-    if trained not in ENDS:
-        ENDS[trained] = end(dictionary, stacked([chosen] * 2), [0, 1])
-    return ENDS[trained]
-
-
-def assert_same(tensors, others, tolerance=1e-9):
-    assert tensors.keys() == others.keys()
-    for name, tensor in tensors.items():
-        np.testing.assert_allclose(tensor.numpy(), others[name].numpy(), rtol=0, atol=tolerance, err_msg=name)
+over_dictionaries = pytest.mark.parametrize("dictionary", DICTIONARIES.values(), ids=DICTIONARIES)
 
 
 def test_every_registered_mechanism_has_an_example():
@@ -214,129 +117,62 @@ def test_every_registered_mechanism_has_an_example():
 
 @over_examples
 def test_its_settings_survive_toml_and_its_presence_switches_it_on(name, example):
-    record = MECHANISMS[name](**example.settings)
-    tree = tomllib.loads(to_toml({name: record.to_dict()}))
-    assert enabled(check(Enabled, tree, "here")) == {name: record}
+    battery.survives_toml(MechanismCase(name, example, DICTIONARIES["relu"]))
 
 
 @over_dictionaries
 @over_examples
 def test_it_does_something(name, example, dictionary):
-    a, b = (end_of_two(name, example, settings, dictionary) for settings in (example.settings, None))
-    changed = (a["stack.encoder"] - b["stack.encoder"]).abs().amax((1, 2))
-    assert (changed > 1e-3).all()
+    battery.does_something(MechanismCase(name, example, dictionary))
 
 
 @over_dictionaries
 @pytest.mark.parametrize(("name", "example"), SWITCHED)
 def test_off_is_identity(name, example, dictionary):
-    ours, theirs = (end_of_two(name, example, settings, dictionary) for settings in (example.off, None))
-    assert_same({key: t for key, t in ours.items() if key in theirs}, theirs, tolerance=1e-12)
+    assert battery.off_is_identity(MechanismCase(name, example, dictionary)) is None
 
 
 @over_dictionaries
 @over_examples
 def test_company_does_not_matter(name, example, dictionary):
-    """A member among others with other seeds, per_member_fields and rates ends where it ends alone."""
-    members = [records(name, example, example.settings, factor) for factor in (3.0, 1.0, 0.5)]
-    together = end(dictionary, stacked(members), [7, 4, 1], rates=[0.05, 0.02, 0.01])
-    alone = end(dictionary, stacked(members[1:2]), [4], rates=[0.02])
-    assert_same({key: t[1:2] for key, t in together.items()}, alone)
-    assert (together["stack.encoder"][0] - together["stack.encoder"][1]).abs().max() > 1e-3
+    battery.company_does_not_matter(MechanismCase(name, example, dictionary))
 
 
 @over_dictionaries
 @over_examples
 def test_relabelling_features_commutes_with_training_unless_it_says_otherwise(name, example, dictionary):
-    mechanisms, order = stacked([records(name, example, example.settings)] * 2), [3, 0, 7, 1, 6, 2, 5, 4]
-    plain = end_of_two(name, example, example.settings, dictionary)
-    other = relabelled(end(dictionary, mechanisms, [0, 1], relabel=order), range(8))
-    if any(mechanism.ordered for mechanism in mechanisms.values()):
-        assert (relabelled(plain, order)["stack.encoder"] - other["stack.encoder"]).abs().max() > 1e-3
-    else:
-        assert_same(relabelled(plain, order), other)
+    battery.relabelling_commutes(MechanismCase(name, example, dictionary))
 
 
 @over_dictionaries
 @over_examples
 def test_stopping_half_way_and_going_on_ends_with_the_same_bits(name, example, dictionary):
-    mechanisms, seeds = stacked([records(name, example, example.settings)] * 2), [0, 1]
-    whole = go(State.start(dictionary, WORLD.dimensions, mechanisms, seeds), TRAINING, mechanisms)
-
-    stopped = State.start(dictionary, WORLD.dimensions, mechanisms, seeds)
-    saved = {key: tensor.clone() for key, tensor in go(stopped, TRAINING, mechanisms, until=6).items()}
-    resumed = State.start(dictionary, WORLD.dimensions, mechanisms, [8, 9])
-    for key, tensor in resumed.tensors().items():
-        tensor.copy_(saved[key])
-    resumed.step = 6
-    ended = go(resumed, TRAINING, mechanisms)
-
-    assert whole.keys() == ended.keys()
-    assert all(torch.equal(tensor, ended[key]) for key, tensor in whole.items())
+    battery.resuming_is_exact(MechanismCase(name, example, dictionary))
 
 
 @over_dictionaries
 @pytest.mark.parametrize(("name", "example"), COSTLY)
-def test_gradients_of_its_penalty_are_those_of_finite_differences(name, example, dictionary, rng):
-    mechanisms = stacked([records(name, example, example.settings), records(name, example, example.settings, 2.0)])
-    state = begin(dictionary, mechanisms, [0, 1])
-    parameters = {
-        key: p + 0.1 * torch.from_numpy(rng.standard_normal(p.shape)) for key, p in state.stack.parameters().items()
-    }
-    signals, x = gather_signals(mechanisms, state.memories, state.stack), WORLD.batch(0, 6).x.double()
-
-    def cost(*values):
-        stack = state.stack.with_parameters(dict(zip(parameters, values, strict=True)))
-        return mechanisms[name].penalty(run_forward(stack, x, mechanisms, signals), stack, signals)
-
-    leaves = [p.requires_grad_() for p in parameters.values()]
-    assert torch.autograd.gradcheck(cost, leaves, fast_mode=True)
+def test_gradients_of_its_penalty_are_those_of_finite_differences(name, example, dictionary):
+    assert battery.gradients_are_right(MechanismCase(name, example, dictionary)) is None
 
 
 @pytest.mark.parametrize("activation", [Relu(), TopK(k=4)], ids=str)
 @over_examples
 def test_the_fast_step_is_the_readable_one_where_pairs_go_by_lists(name, example, activation):
-    """In float32 on sparse codes, and wide enough that pairs go by lists."""
-    mechanisms, ends = stacked([records(name, example, example.settings)] * 2), []
-    world, training = Superposition(dimensions=24, n_features=48, active=2.0), Training(batch=96, learning_rate=1e-4)
-    for take in (advance, lambda state, inputs, *settings: step(state, inputs.x, *settings)):
-        state = State.start(Dictionary(d_sae=64, activation=activation), 24, mechanisms, [0, 1])
-        state.stack.encoder_bias.fill_(-0.2)
-        costs = [take(state, Inputs(world.batch(i, 96).x), training, mechanisms).terms for i in range(6)]
-        ends.append(
-            {**state.tensors(), **{f"{i}.{key}": cost for i, terms in enumerate(costs) for key, cost in terms.items()}}
-        )
-    assert_same(ends[0], ends[1], tolerance=1e-4)
+    battery.fast_on_lists(MechanismCase(name, example, DICTIONARIES["relu"]), activation)
 
 
 @over_dictionaries
 @over_examples
 def test_encode_only_lowers_or_silences_what_would_fire(name, example, dictionary):
-    mechanisms = stacked([records(name, example, example.settings)] * 2)
-    state = begin(dictionary, mechanisms, [0, 1])
-    go(state, TRAINING, mechanisms, until=6)
-    signals, x = gather_signals(mechanisms, state.memories, state.stack), WORLD.batch(6, 24).x.double()
-    would_fire, fires = (run_forward(state.stack, x, some, signals).codes for some in ({}, mechanisms))
-    assert would_fire.features is fires.features or torch.equal(would_fire.features, fires.features)
-    assert (fires.values <= would_fire.values).all()
-    assert (fires.values >= 0).all()
+    battery.encode_only_lowers(MechanismCase(name, example, dictionary))
 
 
 @pytest.mark.parametrize("bias", [0.1, -0.4], ids=["dense", "sparse"])
 @pytest.mark.parametrize("activation", [Relu(), TopK(k=4, auxk=AuxK(k=3, dead_after=64))], ids=["relu", "topk"])
 @over_examples
 def test_the_fast_step_is_the_readable_one(name, example, activation, bias):
-    mechanisms = stacked([records(name, example, example.settings), records(name, example, example.settings, 2.0)])
-    fast, slow = (State.start(Dictionary(d_sae=40, activation=activation), 6, mechanisms, [0, 1]) for _ in range(2))
-    for state in (fast, slow):
-        state.stack.encoder_bias.copy_(bias + 0.01 * torch.arange(40).expand(2, 40) / 40)  # no ties where x is 0
-    training = TRAINING.model_copy(update={"learning_rate": 0.002})
-    for position in range(7):  # noise, since features that restart together fire alike where x is 0, and tie
-        x = batch(position, 64) + 0.01 * torch.randn(64, 6, generator=torch.Generator().manual_seed(position))
-        ours, theirs = fast_step(fast, Inputs(x), training, mechanisms), step(slow, x, training, mechanisms)
-        for key, cost in theirs.terms.items():
-            torch.testing.assert_close(ours.terms[key], cost, rtol=1e-5, atol=1e-5)
-    assert_same(relabelled(fast.tensors(), range(40)), relabelled(slow.tensors(), range(40)), tolerance=1e-4)
+    battery.fast_on_few(MechanismCase(name, example, DICTIONARIES["relu"]), activation, bias)
 
 
 @over_examples

@@ -119,7 +119,7 @@ def test_as_published_blocks_of_consecutive_features_compete(radius, rng):
     mechanism, values = LateralInhibition(radius=radius, form="published"), fires(rng)
     signals = Signals(**mechanism.signal(mechanism.start(STACK), STACK))
     for codes in (Codes.dense(torch.from_numpy(values)), as_lists(values)):
-        found = mechanism.encode(codes, STACK, signals)
+        found = mechanism.encode(codes, {}, STACK, signals)
         np.testing.assert_allclose(found.to_dense(), seed_blocks(values, radius, 0.3, 0.5), atol=1e-6)
     assert blocks(5, 2).tolist() == [[0, 1], [0, 1], [2, 3], [2, 3], [4, -1]]
 
@@ -131,7 +131,7 @@ def test_as_published_the_last_feature_to_count_one_among_its_neighbours_decides
             row = torch.unique(lists[member, feature][lists[member, feature] != feature])
             lists[member, feature] = -1
             lists[member, feature, : len(row)] = row
-    found = mechanism.encode(Codes.dense(torch.from_numpy(values)), STACK, Signals(neighbours=lists)).to_dense()
+    found = mechanism.encode(Codes.dense(torch.from_numpy(values)), {}, STACK, Signals(neighbours=lists)).to_dense()
     for member in range(2):
         expected = seed_neighbourhoods(values[member], lists[member].numpy(), 0.3, 0.5)
         np.testing.assert_allclose(found[member], expected, atol=1e-6)

@@ -33,7 +33,7 @@ def test_the_cost_is_the_error_of_every_prefix_alone(layout, pre_bias, rng):
         weight * sum(((values[m, :, :n] @ stack.decoder[m, :n].numpy() + centre[m] - x) ** 2).sum() / 5 for n in (1, 4))
         for m, weight in enumerate(weights)
     ]
-    np.testing.assert_allclose(cost.penalty(forward, stack, Signals()).numpy(), expected, rtol=1e-6)
+    np.testing.assert_allclose(cost.penalty(forward, {}, stack, Signals()).numpy(), expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("prefixes", [[], [0.0], [0.5, 1.0]])

@@ -14,7 +14,7 @@ from unbraid.dictionaries.mechanisms.mechanism import check_signals, gather_sign
 from unbraid.dictionaries.training.adam import Adam
 from unbraid.dictionaries.training.config import Training
 from unbraid.dictionaries.training.step import State, run_forward, step
-from unbraid.errors import NotFinite, UserError
+from unbraid.errors import NotFinite, PluginFault, UserError
 
 TRAINING = Training(steps=20, batch=16, learning_rate=0.01)
 DIMENSIONS, FEATURES, MEMBERS = 5, 7, 2
@@ -55,20 +55,20 @@ class Nothing(Mechanism):
 class Silence(Mechanism):
     """Acts at `encode`: the first feature never fires."""
 
-    def encode(self, codes, stack, signals):
+    def encode(self, codes, memory, stack, signals):
         features = torch.arange(codes.width) if codes.features is None else codes.features
         return replace(codes, values=codes.values * (features != 0))
 
 
 class Halve(Mechanism):
-    def encode(self, codes, stack, signals):
+    def encode(self, codes, memory, stack, signals):
         return replace(codes, values=codes.values / 2)
 
 
 class Pull(Mechanism):
     """Acts at `penalty`: draws every encoder bias towards 1, so strongly that it alone decides the direction."""
 
-    def penalty(self, forward, stack, signals):
+    def penalty(self, forward, memory, stack, signals):
         return 1e6 * (stack.encoder_bias - 1).square().sum(-1)
 
 
@@ -336,7 +336,7 @@ class Reader(Mechanism):
 
 
 def test_a_signal_that_was_not_declared_is_an_error():
-    with pytest.raises(TypeError, match="must write exactly"):
+    with pytest.raises(PluginFault, match="accepted: exactly"):
         go({"undeclared": Undeclared()}, 1)
 
 
@@ -348,7 +348,7 @@ def test_reading_an_unknown_signal_is_refused():
 class InfinitelySteep(Mechanism):
     """A finite cost, 0 at the start, whose gradient there is not."""
 
-    def penalty(self, forward, stack, signals):
+    def penalty(self, forward, memory, stack, signals):
         return stack.encoder_bias.abs().sqrt().sum(-1)
 
 

@@ -14,7 +14,7 @@ AB, AC = 2 / 5**0.5, 1 / 5**0.5
 
 
 def cost(mechanism, signals=None, codes=CODES, stack=None):
-    return mechanism.penalty(a_pass(codes), stack or a_stack(3), signals or Signals()).tolist()
+    return mechanism.penalty(a_pass(codes), {}, stack or a_stack(3), signals or Signals()).tolist()
 
 
 def test_corrected_is_tau_times_the_mean_of_cosines():
@@ -53,23 +53,23 @@ def test_each_member_has_its_own_settings_and_signals():
         [PairOrthogonality(weight=weight, share=share) for weight, share in ((1.0, 1.0), (2.0, 0.4))]
     )
     forward, stack = a_pass([CODES, CODES]), a_stack(3, members=2)
-    found = mechanism.penalty(forward, stack, Signals()).tolist()
+    found = mechanism.penalty(forward, {}, stack, Signals()).tolist()
     assert found == pytest.approx([0.1 * (AB + AC) / 3, 2 * 0.1 * AB])
     signals = Signals(tau=torch.tensor([0.5, 0.25]), pairs=torch.tensor([0, 2]))
-    found = mechanism.penalty(forward, stack, signals).tolist()
+    found = mechanism.penalty(forward, {}, stack, signals).tolist()
     assert found == pytest.approx([0.5 * (AB + AC) / 3, 2 * 0.25 * (AB + AC) / 2])
 
 
 def test_nothing_that_fires_together_costs_nothing():
     for form in ("corrected", "published", "decoder_cosine"):
         assert cost(PairOrthogonality(form=form), codes=[[1, 0, 0], [0, 2, 0]]) == [0]
-    assert PairOrthogonality().penalty(a_pass([[1.0]]), a_stack(1), Signals()).tolist() == [0]
+    assert PairOrthogonality().penalty(a_pass([[1.0]]), {}, a_stack(1), Signals()).tolist() == [0]
 
 
 def test_its_gradient_pushes_a_pair_apart():
     values = torch.tensor([CODES], dtype=torch.float64)
     forward = a_pass(values.requires_grad_())
-    cost = PairOrthogonality(share=0.4, tau=1.0).penalty(forward, a_stack(3), Signals())
+    cost = PairOrthogonality(share=0.4, tau=1.0).penalty(forward, {}, a_stack(3), Signals())
     (gradient,) = torch.autograd.grad(cost.sum(), values)
     # ∂cos/∂a = b / (|a||b|) - cos · a / |a|²
     assert gradient[0, :, 0].tolist() == pytest.approx([1 / 5**0.5 - AB * 2 / 5, -AB / 5])

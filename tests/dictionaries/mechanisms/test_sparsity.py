@@ -19,7 +19,7 @@ def test_the_cost_is_the_weighted_mean_of_the_l1_norm(form, divisor, layout, rng
     forward = Forward(torch.zeros(5, 4), codes, torch.zeros(2, 5, 4))
     weights, factors = [0.25, 2.0], [3.0, 0.5]
     mechanism = stack_configs([Sparsity(weight=weight, form=form) for weight in weights])
-    cost = mechanism.penalty(forward, stack, Signals(l1=torch.tensor(factors)))
+    cost = mechanism.penalty(forward, {}, stack, Signals(l1=torch.tensor(factors)))
     expected = [
         w * s * sum(map(sum, member)) / 5 / divisor for w, s, member in zip(weights, factors, values, strict=True)
     ]

@@ -30,20 +30,20 @@ SLOTS = Codes(
 )
 def test_costs_by_hand(forward):
     """Two samples: codes 2 and ½ in the first, 1 in the second."""
-    cost = Sparsity(weight=0.5, cost="tanh", sharpness=3.0).penalty(forward, STACK, Signals())
+    cost = Sparsity(weight=0.5, cost="tanh", sharpness=3.0).penalty(forward, {}, STACK, Signals())
     by_hand = 0.5 * (math.tanh(6) + math.tanh(1.5) + math.tanh(3)) / 2
     assert cost.tolist() == pytest.approx([by_hand] * 2)
     signals = Signals(power=torch.tensor([0.5, 1.0]), power_scale=torch.tensor([1.0, 3.0]))
-    annealed = Sparsity(weight=1.0).penalty(forward, STACK, signals)
+    annealed = Sparsity(weight=1.0).penalty(forward, {}, STACK, signals)
     assert annealed.tolist() == pytest.approx([(2**0.5 + 0.5**0.5 + 1) / 2, 3 * 3.5 / 2])
     norms = STACK.decoder[..., :1].norm(dim=-1) + STACK.decoder[..., 1:].norm(dim=-1)
-    weighed = Sparsity(weight=1.0, weigh_by="decoder_norm").penalty(forward, STACK, Signals())
+    weighed = Sparsity(weight=1.0, weigh_by="decoder_norm").penalty(forward, {}, STACK, Signals())
     torch.testing.assert_close(weighed, (2 * norms[:, 0] + 0.5 * norms[:, 2] + norms[:, 1]) / 2)
 
 
 def test_a_unit_rows_cost_has_no_gradient_along_the_row():
     stack = STACK.requires_grad_copy()
-    cost = Sparsity(weight=1.0, weigh_by="decoder_norm").penalty(FORWARD, stack, Signals()).sum()
+    cost = Sparsity(weight=1.0, weigh_by="decoder_norm").penalty(FORWARD, {}, stack, Signals()).sum()
     (gradient,) = torch.autograd.grad(cost, stack.decoder)
     assert gradient.abs().max() > 0.01
     assert (gradient * stack.decoder).sum(-1).abs().max() < 1e-6
@@ -54,9 +54,9 @@ def test_the_power_falls_in_a_line_and_the_cost_stays_as_it_was():
     memory, powers = mechanism.start(STACK), []
     for done in (0.1, 0.25, 0.5, 0.75, 0.9):
         forward = Forward(FORWARD.x, FORWARD.codes, FORWARD.reconstruction, moment=Moment(done))
-        before = Sparsity(weight=1.0).penalty(forward, STACK, Signals(**mechanism.signal(memory, STACK)))
+        before = Sparsity(weight=1.0).penalty(forward, {}, STACK, Signals(**mechanism.signal(memory, STACK)))
         memory = mechanism.observe(forward, memory, STACK, Signals())
-        after = Sparsity(weight=1.0).penalty(forward, STACK, Signals(**mechanism.signal(memory, STACK)))
+        after = Sparsity(weight=1.0).penalty(forward, {}, STACK, Signals(**mechanism.signal(memory, STACK)))
         torch.testing.assert_close(before, after)
         powers.append(float(memory["power"][0]))
     assert powers == pytest.approx([1, 1, 0.6, 0.2, 0.2])

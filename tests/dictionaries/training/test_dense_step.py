@@ -14,7 +14,7 @@ from unbraid.dictionaries.training.config import Training
 from unbraid.dictionaries.training.dense_step import dense_step
 from unbraid.dictionaries.training.fast_step import fast_step
 from unbraid.dictionaries.training.step import State, step
-from unbraid.errors import NotFinite
+from unbraid.errors import NotFinite, PluginFault
 from unbraid.members import stack_configs
 from unbraid.worlds import Superposition
 
@@ -27,7 +27,7 @@ class Lean(Mechanism):
     def start(self, stack):
         return {"steps": torch.zeros(stack.members)}
 
-    def penalty(self, forward, stack, signals):
+    def penalty(self, forward, memory, stack, signals):
         return 0.01 * (stack.encoder * stack.decoder).sum((1, 2))
 
     def observe(self, forward, memory, stack, signals):
@@ -120,13 +120,13 @@ def test_it_serves_only_what_it_can():
 class Dampen(Mechanism):
     """Acts at `encode`: divides by what fires in the sample, as much as the stack's first bias says."""
 
-    def encode(self, codes, stack, signals):
+    def encode(self, codes, memory, stack, signals):
         share = 0.2 + stack.encoder_bias[:, :1, None].square()
         return replace(codes, values=codes.values / (1 + share * codes.values.sum(-1, keepdim=True)))
 
 
 class Rearrange(Mechanism):
-    def encode(self, codes, stack, signals):
+    def encode(self, codes, memory, stack, signals):
         return Codes.dense(codes.to_dense()[..., :-1])
 
 
@@ -143,5 +143,5 @@ def test_gradients_go_back_through_encode_to_values_and_weights(biases, clip, pr
 @pytest.mark.parametrize("bias", [0.3, -0.5], ids=["dense", "sparse"])
 def test_encode_may_not_change_the_slots(bias):
     mechanisms = {"rearrange": Rearrange()}
-    with pytest.raises(TypeError, match="in the slots it was given"):
+    with pytest.raises(PluginFault, match="codes in other slots"):
         fast_step(start([bias] * 3, mechanisms), inputs(0), training(), mechanisms)

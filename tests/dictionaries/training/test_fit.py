@@ -63,7 +63,7 @@ def test_fit_is_the_loop_over_train():
 
 def test_fit_takes_mechanisms_that_are_not_registered():
     class Own(Mechanism):
-        def penalty(self, forward, stack, signals):
+        def penalty(self, forward, memory, stack, signals):
             return 100 * stack.encoder.square().sum((1, 2))
 
     shrunk = fit(WORLD, DICTIONARY, [Own()], TRAINING, seeds=[0])

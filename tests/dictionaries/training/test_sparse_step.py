@@ -24,7 +24,7 @@ SPARSITY = {"sparsity": stack_configs([Sparsity(weight=weight) for weight in (0.
 class Lean(Mechanism):
     """A penalty on the weights themselves, which lists know nothing of."""
 
-    def penalty(self, forward, stack, signals):
+    def penalty(self, forward, memory, stack, signals):
         return 0.01 * (stack.encoder * stack.decoder).sum((1, 2))
 
 

@@ -122,7 +122,7 @@ def test_enough_steps_make_the_cost_fall():
 class Broken(Mechanism):
     """Its cost is not finite for the last member."""
 
-    def penalty(self, forward, stack, signals):
+    def penalty(self, forward, memory, stack, signals):
         return torch.tensor([0.0, float("nan")])
 
 

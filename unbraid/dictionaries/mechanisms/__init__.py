@@ -1,10 +1,8 @@
 """Ideas for training dictionaries, one file each; listing one here is all it takes to configure and test it."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pydantic import Field, create_model
-
-from unbraid.config import Config
+from unbraid.config import Registry, Switches, switches
 from unbraid.dictionaries.mechanisms.adaptive_l1 import AdaptiveL1
 from unbraid.dictionaries.mechanisms.adaptive_neighbourhoods import AdaptiveNeighbourhoods
 from unbraid.dictionaries.mechanisms.adaptive_tau import AdaptiveTau
@@ -19,7 +17,7 @@ from unbraid.dictionaries.mechanisms.pair_orthogonality import PairOrthogonality
 from unbraid.dictionaries.mechanisms.reallocation import Reallocation
 from unbraid.dictionaries.mechanisms.sparsity import Sparsity
 
-MECHANISMS: dict[str, type[Mechanism]] = {
+BUILT_IN: dict[str, type[Mechanism]] = {
     "sparsity": Sparsity,
     "matryoshka": Matryoshka,
     "pair_orthogonality": PairOrthogonality,
@@ -33,21 +31,17 @@ MECHANISMS: dict[str, type[Mechanism]] = {
     "reallocation": Reallocation,
     "p_annealing": PAnnealing,
 }
+MECHANISMS = Registry("mechanism", Mechanism, BUILT_IN, by_kind=False)
 
 if TYPE_CHECKING:
-    Enabled = Config
+    Enabled = Switches
 else:
-    _fields: dict[str, Any] = {
-        name: (kind | None, Field(default=None, description=(kind.__doc__ or "").partition("\n")[0]))
-        for name, kind in MECHANISMS.items()
-    }
-    Enabled = create_model("Enabled", __base__=Config, **_fields)
-    Enabled.__doc__ = "The mechanisms that are on: presence is the switch."
+    Enabled = switches(MECHANISMS, "The mechanisms that are on: presence is the switch.", __name__)
 
 
 def enabled(record: Enabled) -> dict[str, Mechanism]:
     """The mechanisms that are on, by name, in the registry's order."""
-    return {name: mechanism for name in MECHANISMS if (mechanism := getattr(record, name)) is not None}
+    return record.switched_on()
 
 
 __all__ = [

@@ -72,7 +72,7 @@ class LateralInhibition(Mechanism):
         nearest = memory["nearest"]
         return {"nearest": without(nearest, (nearest == EMPTY).all(-1))}  # a feature started anew is nobody's inhibitor
 
-    def encode(self, codes: Codes, stack: Stack, signals: Signals) -> Codes:
+    def encode(self, codes: Codes, memory: Memory, stack: Stack, signals: Signals) -> Codes:
         inhibitors = self._inhibitors(signals)
         if inhibitors is None:
             return codes

@@ -15,7 +15,7 @@ from pydantic import Field
 from unbraid.axes import Float, Tensor
 from unbraid.codes import Codes
 from unbraid.config import PerMemberFloat
-from unbraid.dictionaries.mechanisms.mechanism import Forward, Mechanism, Signals
+from unbraid.dictionaries.mechanisms.mechanism import Forward, Mechanism, Memory, Signals
 from unbraid.dictionaries.stack import Stack
 
 Share = Annotated[float, Field(gt=0, lt=1)]
@@ -42,7 +42,7 @@ class Matryoshka(Mechanism):
     def ordered(self) -> bool:
         return True
 
-    def penalty(self, forward: Forward, stack: Stack, signals: Signals) -> Float[Tensor, "m"]:
+    def penalty(self, forward: Forward, memory: Memory, stack: Stack, signals: Signals) -> Float[Tensor, "m"]:
         widths = [ceil(share * stack.features) for share in self.prefixes]
         made = (stack.decode(first(forward.codes, n), forward.x) for n in widths)
         errors = [(prefix - forward.target).square().sum(-1).mean(-1) for prefix in made]

@@ -3,8 +3,8 @@
 | seam      | gets                                | returns                                  | gradient |
 |-----------|-------------------------------------|------------------------------------------|----------|
 | `signal`  | own memory, stack                   | named values for others                  | no       |
-| `encode`  | codes, stack, signals               | codes: lowered or silenced, never raised | yes      |
-| `penalty` | forward, stack, signals             | a cost per member                        | yes      |
+| `encode`  | codes, own memory, stack, signals   | codes: lowered or silenced, never raised | yes      |
+| `penalty` | forward, own memory, stack, signals | a cost per member                        | yes      |
 | `observe` | forward, own memory, stack, signals | own new memory                           | no       |
 | `edit`    | forward, own memory, stack, signals | which features to start anew, and where  | no       |
 
@@ -24,6 +24,7 @@ import torch
 from unbraid.axes import Bool, Float, Int, Tensor
 from unbraid.codes import Codes
 from unbraid.config import Config, suggest
+from unbraid.config.plugins import returned
 from unbraid.dictionaries.activations import Fired
 from unbraid.dictionaries.coactivation import Pairs, find_pairs
 from unbraid.dictionaries.stack import Stack
@@ -56,6 +57,21 @@ class Signals:
     """The features that keep each feature company, -1 where a place is empty; without places, as if nobody wrote."""
     nearest: Int[Tensor, "m f _"] | None = None
     """The features nearest to each feature, -1 where a place is empty."""
+    declared: Mapping[str, Tensor | float | None] = field(default_factory=dict)
+    """Those that mechanisms declare of their own, by name: read as `signals["name"]`."""
+
+    def __getitem__(self, name: str) -> Tensor | float | None:
+        """A signal by its name, one that a mechanism declares too."""
+        return self.declared[name] if name in self.declared else getattr(self, name)
+
+    def with_written(self, written: Mapping[str, Tensor]) -> "Signals":
+        """These, with what somebody has written."""
+        own = {name: value for name, value in written.items() if name in BUILT_IN}
+        return replace(self, **own, declared={**self.declared, **{k: v for k, v in written.items() if k not in own}})
+
+
+BUILT_IN = frozenset(signal.name for signal in fields(Signals)) - {"declared"}
+"""The names of signals that are always there."""
 
 
 @dataclass(frozen=True)
@@ -115,8 +131,8 @@ class Mechanism(Config, ABC):
     A subclass declares its settings as fields and overrides the methods where it acts. By default each does nothing.
 
         signal(memory, stack)                      → values for other mechanisms, by name
-        encode(codes, stack, signals)              → codes, lowered or set to 0
-        penalty(forward, stack, signals)           → a cost (m,) added to the loss, or None
+        encode(codes, memory, stack, signals)      → codes, lowered or set to 0
+        penalty(forward, memory, stack, signals)   → a cost (m,) added to the loss, or None
         observe(forward, memory, stack, signals)   → its memory after the step
         edit(forward, memory, stack, signals)      → the features to restart, or None
         use(stack, signals)                        → the trained stack, with what it keeps of the mechanism
@@ -130,13 +146,15 @@ class Mechanism(Config, ABC):
     ----------
     reads, writes : frozenset of str
         The signals it reads and those it writes.
+    declares : dict
+        Signals that it brings, each with its neutral value: a number, or None. Readers take them as `signals["name"]`.
 
     Examples
     --------
     >>> import torch, unbraid as ub
     >>> class ShortEncoder(ub.Mechanism):
     ...     weight: float = 0.1
-    ...     def penalty(self, forward, stack, signals):
+    ...     def penalty(self, forward, memory, stack, signals):
     ...         return self.weight * stack.encoder.square().sum((1, 2))
     >>> world = ub.Superposition(dimensions=8, n_features=12, active=2.0)
     >>> training = ub.Training(steps=2, batch=16)
@@ -146,6 +164,7 @@ class Mechanism(Config, ABC):
 
     reads: ClassVar[frozenset[str]] = frozenset()
     writes: ClassVar[frozenset[str]] = frozenset()
+    declares: ClassVar[Mapping[str, float | None]] = {}
 
     @property
     def ordered(self) -> bool:
@@ -163,11 +182,11 @@ class Mechanism(Config, ABC):
         """The signals it writes for others, from its memory."""
         return {}
 
-    def encode(self, codes: Codes, stack: Stack, signals: Signals) -> Codes:
+    def encode(self, codes: Codes, memory: Memory, stack: Stack, signals: Signals) -> Codes:
         """From what would fire to what fires, in the same slots."""
         return codes
 
-    def penalty(self, forward: Forward, stack: Stack, signals: Signals) -> Float[Tensor, "m"] | None:
+    def penalty(self, forward: Forward, memory: Memory, stack: Stack, signals: Signals) -> Float[Tensor, "m"] | None:
         """A cost per member, added to the loss; None for none."""
         return None
 
@@ -193,7 +212,7 @@ Mechanisms = Mapping[str, Mechanism]
 
 def check_signals(mechanisms: Mechanisms) -> None:
     """Every signal is known, has at most one writer, and somebody reads it."""
-    known = [signal.name for signal in fields(Signals)]
+    known = [*(signal.name for signal in fields(Signals) if signal.name in BUILT_IN), *declared(mechanisms)]
     read = {signal for mechanism in mechanisms.values() for signal in mechanism.reads}
     writers: dict[str, str] = {}
     for name, mechanism in mechanisms.items():
@@ -208,12 +227,85 @@ def check_signals(mechanisms: Mechanisms) -> None:
             writers[signal] = name
 
 
+def declared(mechanisms: Mechanisms) -> dict[str, float | None]:
+    """The signals that mechanisms bring, each with its neutral value."""
+    found: dict[str, float | None] = {}
+    for name, mechanism in mechanisms.items():
+        for signal, neutral in mechanism.declares.items():
+            if signal in BUILT_IN:
+                raise UserError(f"{name} declares '{signal}', which is a signal already; accepted: another name")
+            if found.setdefault(signal, neutral) != neutral:
+                raise UserError(
+                    f"{name} declares '{signal}' as {neutral}, and another as {found[signal]}; accepted: one value"
+                )
+    return found
+
+
 def gather_signals(mechanisms: Mechanisms, memories: Mapping[str, Memory], stack: Stack) -> Signals:
     """What the writers say, from memory as it is now; neutral where nobody writes."""
-    signals = Signals()
+    signals = Signals(declared=declared(mechanisms))
     for name, mechanism in mechanisms.items():
         written = mechanism.signal(memories[name], stack)
         if written.keys() != mechanism.writes:
-            raise TypeError(f"{name} must write exactly {sorted(mechanism.writes)}, and wrote {sorted(written)}")
-        signals = replace(signals, **written)
+            what = f"the signals {sorted(written)} as '{name}'; accepted: exactly {sorted(mechanism.writes)}"
+            raise returned(mechanism.signal, what)
+        signals = signals.with_written(written) if written else signals
     return signals
+
+
+# What a mechanism returns is checked where it is asked, so that a plugin's mistake is told as its own.
+
+
+def start_memory(name: str, mechanism: Mechanism, stack: Stack) -> Memory:
+    """Its memory before the first step."""
+    memory = mechanism.start(stack)
+    for key, tensor in memory.items():
+        if tensor.shape[:1] != (stack.members,):
+            found = f"'{key}' of shape {tuple(tensor.shape)} as '{name}'"
+            raise returned(mechanism.start, f"{found}; accepted: axes that begin with {stack.members} members")
+    return memory
+
+
+def encode_with(name: str, mechanism: Mechanism, codes: Codes, memory: Memory, stack: Stack, signals: Signals) -> Codes:
+    """What it lets fire, in the slots that it was given."""
+    after = mechanism.encode(codes, memory, stack, signals)
+    if after.features is not codes.features or after.values.shape != codes.values.shape:
+        what = f"codes in other slots as '{name}'; accepted: values of the same shape, for the same features"
+        raise returned(mechanism.encode, what)
+    return after
+
+
+def penalty_of(
+    name: str, mechanism: Mechanism, forward: Forward, memory: Memory, stack: Stack, signals: Signals
+) -> Float[Tensor, "m"] | None:
+    """Its cost, one number a member."""
+    cost = mechanism.penalty(forward, memory, stack, signals)
+    if cost is not None and (not isinstance(cost, Tensor) or cost.shape != (stack.members,)):
+        found = f"a tensor of shape {tuple(cost.shape)}" if isinstance(cost, Tensor) else type(cost).__name__
+        accepted = f"a cost per member, ({stack.members},), or None"
+        raise returned(mechanism.penalty, f"{found} as '{name}'; accepted: {accepted}")
+    return cost
+
+
+def observe_with(
+    name: str, mechanism: Mechanism, forward: Forward, memory: Memory, stack: Stack, signals: Signals
+) -> Memory:
+    """Its memory after a step: the same tensors by name and shape."""
+    after = mechanism.observe(forward, memory, stack, signals)
+    before, now = ({key: tuple(tensor.shape) for key, tensor in each.items()} for each in (memory, after))
+    if before != now:
+        raise returned(mechanism.observe, f"the memory {now} as '{name}'; accepted: what `start` has, {before}")
+    return after
+
+
+def edit_with(
+    name: str, mechanism: Mechanism, forward: Forward, memory: Memory, stack: Stack, signals: Signals
+) -> Reset | None:
+    """The features that it starts anew, with rows of the stack's shapes."""
+    reset = mechanism.edit(forward, memory, stack, signals)
+    if reset is not None:
+        shapes = [tuple(tensor.shape) for tensor in (reset.features, reset.encoder, reset.decoder)]
+        wanted = [(stack.members, stack.features), tuple(stack.encoder.shape), tuple(stack.decoder.shape)]
+        if shapes != wanted:
+            raise returned(mechanism.edit, f"a Reset of shapes {shapes} as '{name}'; accepted: {wanted}")
+    return reset

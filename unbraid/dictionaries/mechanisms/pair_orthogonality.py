@@ -19,7 +19,7 @@ from pydantic import Field
 from unbraid.axes import Float, Tensor
 from unbraid.config import PerMemberFloat
 from unbraid.dictionaries.coactivation import Chosen, Kind, Pairs
-from unbraid.dictionaries.mechanisms.mechanism import Forward, Mechanism, Signals
+from unbraid.dictionaries.mechanisms.mechanism import Forward, Mechanism, Memory, Signals
 from unbraid.dictionaries.stack import Stack
 
 
@@ -56,7 +56,7 @@ class PairOrthogonality(Mechanism):
         """The pairs to push apart, so many places a member; as published each pair takes two."""
         return together.top(self.kind, counts, copies=2 if self.form == "published" else 1)
 
-    def penalty(self, forward: Forward, stack: Stack, signals: Signals) -> Float[Tensor, "m"]:
+    def penalty(self, forward: Forward, memory: Memory, stack: Stack, signals: Signals) -> Float[Tensor, "m"]:
         together, kind = forward.together(), self.kind
         counts = together.how_many(self.share, signals.pairs)
         chosen = self.select(together, counts)

@@ -84,7 +84,7 @@ class Sparsity(Mechanism):
     def signal(self, memory: Memory, stack: Stack) -> dict[str, Tensor]:
         return {"l0_factor": memory.get("factor", stack.encoder.new_ones(stack.members))}
 
-    def penalty(self, forward: Forward, stack: Stack, signals: Signals) -> Float[Tensor, "m"]:
+    def penalty(self, forward: Forward, memory: Memory, stack: Stack, signals: Signals) -> Float[Tensor, "m"]:
         cost = self.weight * signals.l1 * signals.l0_factor * self._counted(forward, stack, signals).mean(-1)
         return cost / stack.features if self.form == "published" else cost
 

@@ -31,7 +31,7 @@ def dense_step(state: State, inputs: Inputs, training: Training, mechanisms: Mec
     signals = gather_signals(mechanisms, state.memories, stack)
     fired = _fire(stack, inputs)
     would_fire = Codes.dense(fired.codes)
-    encoded = Encoded.of(would_fire, stack, mechanisms, signals)
+    encoded = Encoded.of(would_fire, stack, mechanisms, signals, state.memories)
     forward = Forward(x, encoded.codes, stack.decode(encoded.codes), would_fire=would_fire)
     error, terms, in_again = forward.reconstruction - target, {}, None
     terms["reconstruction"], slopes = loss_of(error, training)

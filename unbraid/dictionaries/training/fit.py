@@ -12,10 +12,9 @@ from typing import Any
 from unbraid.activations.normalization import Normalization
 from unbraid.activations.shards import read_manifest
 from unbraid.axes import Float, Tensor
-from unbraid.config import JsonDict
+from unbraid.config import JsonDict, name_of
 from unbraid.dictionaries.folding import fold
 from unbraid.dictionaries.lists import Inputs, serve
-from unbraid.dictionaries.mechanisms import MECHANISMS
 from unbraid.dictionaries.mechanisms.mechanism import Mechanism, Mechanisms
 from unbraid.dictionaries.stack import Continuation, Dictionary, InitFrom, Stack, Target
 from unbraid.dictionaries.training.config import Training
@@ -26,6 +25,7 @@ from unbraid.members import stack_configs
 from unbraid.progress import Progress, Task, for_notebook_or_terminal
 from unbraid.worlds import Activations, World
 from unbraid.worlds.arrays import AUTO, Stream, open_rows
+from unbraid.worlds.world import check_batch
 
 InputSource = Callable[[int], Inputs]
 """The inputs of a step, the same each time they are asked for."""
@@ -40,6 +40,7 @@ class Ended(Exception):
 def inputs_of(world: World, training: Training) -> InputSource:
     def inputs(position: int) -> Inputs:
         batch = world.batch(position, training.batch)
+        check_batch(world, batch, training.batch)
         if batch.target is not None:
             return Inputs(batch.x, target=batch.target)
         return Inputs(batch.x, batch.truth, world.directions) if batch.exact else Inputs(batch.x)
@@ -148,7 +149,7 @@ def fit(
     """
     if len(seeds) == 0:
         raise UserError("fit was given no seeds; accepted: at least one, for example seeds=range(5)")
-    named = {mechanism_name(mechanism): stack_configs([mechanism] * len(seeds)) for mechanism in mechanisms}
+    named = {name_of(type(mechanism)): stack_configs([mechanism] * len(seeds)) for mechanism in mechanisms}
     if len(named) < len(mechanisms):
         raise UserError("fit was given two mechanisms of one kind; accepted: each kind once")
     training = stack_configs([training or Training()] * len(seeds))
@@ -298,8 +299,3 @@ def _patience() -> Iterator[threading.Event]:
         yield asked
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def mechanism_name(mechanism: Mechanism) -> str:
-    registered = [name for name, kind in MECHANISMS.items() if isinstance(mechanism, kind)]
-    return registered[0] if registered else type(mechanism).__name__

@@ -7,6 +7,7 @@ What a sparsity cost counts, Σ|code| of each sample, is one number to autograd:
 that fired.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -15,7 +16,7 @@ from unbraid.axes import Float, Tensor
 from unbraid.codes import Codes
 from unbraid.dictionaries import operations
 from unbraid.dictionaries.activations import Fired, Named
-from unbraid.dictionaries.mechanisms.mechanism import Forward, Mechanism, Mechanisms, Signals
+from unbraid.dictionaries.mechanisms.mechanism import Forward, Mechanism, Mechanisms, Memory, Signals, penalty_of
 from unbraid.dictionaries.stack import Stack
 from unbraid.dictionaries.training.config import Training
 from unbraid.dictionaries.training.step import State, encode
@@ -33,7 +34,9 @@ class Encoded:
     fires: Float[Tensor, "m b k"] | None = None
 
     @classmethod
-    def of(cls, codes: Codes, stack: Stack, mechanisms: Mechanisms, signals: Signals) -> "Encoded":
+    def of(
+        cls, codes: Codes, stack: Stack, mechanisms: Mechanisms, signals: Signals, memories: Mapping[str, Memory]
+    ) -> "Encoded":
         if all(type(mechanism).encode is Mechanism.encode for mechanism in mechanisms.values()):
             return cls(codes, codes, {})
         weights, values = stack.requires_grad_copy(), codes.values.detach()
@@ -41,9 +44,7 @@ class Encoded:
             values = values.clone(memory_format=torch.contiguous_format)
         values.requires_grad_()
         with torch.enable_grad():
-            after = encode(Codes(codes.features, values, codes.width), weights, mechanisms, signals)
-        if after.features is not codes.features or after.values.shape != values.shape:
-            raise TypeError("a mechanism's encode must return codes in the slots it was given")
+            after = encode(Codes(codes.features, values, codes.width), weights, mechanisms, signals, memories)
         before, fires = (Codes(codes.features, v.detach(), codes.width) for v in (values, after.values))
         return cls(fires, before, {"values": values, **weights.parameters()}, after.values)
 
@@ -95,7 +96,9 @@ def find_costs(
     counted = (forward.codes.l1() if counted is None else counted.clone()).requires_grad_()
     seen = Forward(forward.x, codes, forward.reconstruction, Fired(codes, counted), known=forward.known)
     for name, mechanism in mechanisms.items():
-        cost = mechanism.penalty(seen, weights, signals) if name not in by_hand else None
+        if name in by_hand:
+            continue
+        cost = penalty_of(name, mechanism, seen, state.memories[name], weights, signals)
         if cost is not None:
             terms[name] = cost
     penalties = [cost for name, cost in terms.items() if name not in by_hand and cost.requires_grad]

@@ -41,7 +41,7 @@ def sparse_step(state: State, inputs: Inputs, training: Training, mechanisms: Me
     if lists is None:
         return None
     memory, fired = remembered(stack, lists), fire(stack, lists)
-    encoded = _encode_in_place(lists, stack, mechanisms, signals)
+    encoded = _encode_in_place(lists, state, mechanisms, signals)
     slots = encoded.codes.values.shape[-1]
     decoded = _Decoded.of(stack, lists, slots, target, _Nested.of(stack, mechanisms), training)
     again = None if fired.again is None else _auxiliary(stack, lists, fired.again, target, training)
@@ -74,9 +74,9 @@ def _terms(decoded: "_Decoded", revived: Revived, again: "_Decoded | None") -> N
     return terms if again is None else {**terms, "auxiliary": again.loss}
 
 
-def _encode_in_place(lists: Lists, stack: Stack, mechanisms: Mechanisms, signals: Signals) -> Encoded:
+def _encode_in_place(lists: Lists, state: State, mechanisms: Mechanisms, signals: Signals) -> Encoded:
     """Let mechanisms lower and silence what would fire; the lists then hold what fires, in the same slots."""
-    encoded = Encoded.of(lists.codes(), stack, mechanisms, signals)
+    encoded = Encoded.of(lists.codes(), state.stack, mechanisms, signals, state.memories)
     if encoded.codes is not encoded.would_fire:
         values = encoded.codes.values
         lists.values[..., : values.shape[-1]] = values

@@ -3,7 +3,7 @@
 signals → fire → encode → decode → costs → gradients → clip → Adam → unit rows → observe → edit
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -11,6 +11,8 @@ from torch.nn.functional import normalize
 
 from unbraid.axes import Float, Int, Tensor
 from unbraid.codes import Codes
+from unbraid.config.plugins import returned
+from unbraid.dictionaries.activations import Fired
 from unbraid.dictionaries.mechanisms.mechanism import (
     Forward,
     Mechanisms,
@@ -18,7 +20,12 @@ from unbraid.dictionaries.mechanisms.mechanism import (
     Reset,
     Signals,
     check_signals,
+    edit_with,
+    encode_with,
     gather_signals,
+    observe_with,
+    penalty_of,
+    start_memory,
 )
 from unbraid.dictionaries.stack import Dictionary, Stack, Target
 from unbraid.dictionaries.training.adam import Adam, clip_per_member, gradient_lengths
@@ -55,7 +62,7 @@ class State:
         stack = Stack.start(dictionary, dimensions, seeds, x, target)
         for name, mechanism in mechanisms.items():
             mechanism.check_stack(name, stack)
-        memories = {name: mechanism.start(stack) for name, mechanism in mechanisms.items()}
+        memories = {name: start_memory(name, mechanism, stack) for name, mechanism in mechanisms.items()}
         return cls(stack, Adam.start(stack.parameters()), memories)
 
     def in_use(self, mechanisms: Mechanisms) -> Stack:
@@ -95,10 +102,10 @@ def step(
     signals = gather_signals(mechanisms, state.memories, state.stack)
 
     weights = state.stack.requires_grad_copy()
-    forward = run_forward(weights, x, mechanisms, signals, target)
+    forward = run_forward(weights, x, mechanisms, signals, target, state.memories)
     terms = {"reconstruction": reconstruction_loss(forward, training), **rule_costs(forward, weights, training, state)}
     for name, mechanism in mechanisms.items():
-        cost = mechanism.penalty(forward, weights, signals)
+        cost = penalty_of(name, mechanism, forward, state.memories[name], weights, signals)
         if cost is not None:
             terms[name] = cost
     check_finite({f"loss term '{name}'": cost for name, cost in terms.items()}, state.step)
@@ -138,8 +145,11 @@ def conclude(
         state.since_fired.add_(len(forward.x)).masked_fill_(forward.codes.counts() > 0, 0)
     forward = replace(forward, moment=moment_after(state.step, training))
     for name, mechanism in mechanisms.items():
-        state.memories[name] = mechanism.observe(forward, state.memories[name], state.stack, signals)
-    resets = [m.edit(forward, state.memories[name], state.stack, signals) for name, m in mechanisms.items()]
+        state.memories[name] = observe_with(name, mechanism, forward, state.memories[name], state.stack, signals)
+    resets = [
+        edit_with(name, mechanism, forward, state.memories[name], state.stack, signals)
+        for name, mechanism in mechanisms.items()
+    ]
     for reset in resets:
         if reset is not None:
             apply_reset(state, reset, mechanisms)
@@ -153,18 +163,33 @@ def run_forward(
     mechanisms: Mechanisms,
     signals: Signals,
     target: Float[Tensor, "b o"] | None = None,
+    memories: Mapping[str, Memory] | None = None,
 ) -> Forward:
-    fired = stack.activation.fire(stack.pre_activations(x), stack.tensors())
-    codes = encode(fired.codes, stack, mechanisms, signals)
-    seen = fired.seen and encode(fired.seen, stack, mechanisms, signals)
+    """What fires and what it makes; without memories, as they are at the start."""
+    if memories is None:
+        memories = {name: start_memory(name, mechanism, stack) for name, mechanism in mechanisms.items()}
+    fired = fire(stack, stack.pre_activations(x))
+    codes = encode(fired.codes, stack, mechanisms, signals, memories)
+    seen = fired.seen and encode(fired.seen, stack, mechanisms, signals, memories)
     after = replace(fired, codes=codes, seen=seen)
     return Forward(x, codes, stack.decode(codes, x), after, would_fire=fired.seen or fired.codes, other_target=target)
 
 
-def encode(codes: Codes, stack: Stack, mechanisms: Mechanisms, signals: Signals) -> Codes:
+def fire(stack: Stack, pre: Float[Tensor, "m b f"]) -> Fired:
+    """What the activation rule makes of pre-activations, for the same members, samples and features."""
+    fired = stack.activation.fire(pre, stack.tensors())
+    if (*fired.codes.values.shape[:2], fired.codes.width) != pre.shape:
+        found = (*fired.codes.values.shape[:2], fired.codes.width)
+        raise returned(stack.activation.codes, f"codes of shape {found}; accepted: {tuple(pre.shape)}")
+    return fired
+
+
+def encode(
+    codes: Codes, stack: Stack, mechanisms: Mechanisms, signals: Signals, memories: Mapping[str, Memory]
+) -> Codes:
     """What fires, of what would fire, after every mechanism that lowers or silences."""
-    for mechanism in mechanisms.values():
-        codes = mechanism.encode(codes, stack, signals)
+    for name, mechanism in mechanisms.items():
+        codes = encode_with(name, mechanism, codes, memories[name], stack, signals)
     return codes
 
 

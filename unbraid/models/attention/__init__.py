@@ -2,16 +2,17 @@
 
 from typing import TYPE_CHECKING
 
-from unbraid.config import tagged
+from unbraid.config import Registry, tagged
 from unbraid.models.attention.attention import Attention, AttentionMask, HeadInputs, HeadOutputs, Softmax
 from unbraid.models.attention.hopfield import Hopfield
 from unbraid.models.attention.routed import Routed
 
-ATTENTIONS: dict[str, type[Attention]] = {
+BUILT_IN: dict[str, type[Attention]] = {
     "softmax": Softmax,
     "routed": Routed,
     "hopfield": Hopfield,
 }
+ATTENTIONS = Registry("attention kind", Attention, BUILT_IN)
 
 if TYPE_CHECKING:
     AnyAttention = Attention

@@ -21,6 +21,7 @@ from pydantic import Field, Strict, field_validator
 
 from unbraid.axes import Bool, Float, Int, Tensor
 from unbraid.config import Config, PerMemberFloat
+from unbraid.config.plugins import returned
 from unbraid.errors import UserError
 from unbraid.models.models import ForwardOutput
 
@@ -117,6 +118,11 @@ def costs(constraints: Constraints, output: ForwardOutput, layers: int) -> dict[
 
 def _mean(constraint: Constraint, output: ForwardOutput, layers: int) -> Float[Tensor, "m"]:
     by_layer = [constraint.cost(**_arguments(constraint, output, layer)) for layer in constraint.chosen_layers(layers)]
+    members = len(output.resid)
+    for cost in by_layer:
+        if not isinstance(cost, Tensor) or cost.shape != (members,):
+            found = f"a tensor of shape {tuple(cost.shape)}" if isinstance(cost, Tensor) else type(cost).__name__
+            raise returned(constraint.cost, f"{found}; accepted: a cost per member, ({members},)")
     return torch.stack(by_layer).mean(0)
 
 

@@ -16,6 +16,7 @@ from unbraid.dictionaries.baselines import AnyBaseline, KMedoids
 from unbraid.dictionaries.mechanisms import Enabled, Mechanism, enabled
 from unbraid.dictionaries.mechanisms.mechanism import check_signals
 from unbraid.dictionaries.training.config import Training
+from unbraid.evaluation.further import EnabledMetrics
 from unbraid.evaluation.language_model.config import LanguageModelEvaluation, check_texts_exist
 from unbraid.evaluation.larger import compare_with_larger
 from unbraid.pipeline.dictionary_stages import (
@@ -32,7 +33,17 @@ from unbraid.pipeline.stage import Stage
 from unbraid.pipeline.tracker import Tracking
 from unbraid.pipeline.training import Checkpoints
 from unbraid.storage.runs import LANGUAGE_MODEL, Run
-from unbraid.worlds import Activations, AnyWorld, Superposition, Synth, World
+from unbraid.worlds import (
+    Activations,
+    AnyWorld,
+    PlantedMap,
+    PlantedPair,
+    Stories,
+    Superposition,
+    Synth,
+    Text,
+    World,
+)
 
 STACK_BYTES = 2 << 30
 """Larger stacks are split; a constant, so that a run has the same stacks on every machine."""
@@ -45,6 +56,8 @@ class Evaluation(Config):
 
     samples: int = Field(default=20_480, ge=1, le=10**12)
     """Fresh samples, or tokens that no training has seen. Raising it makes every score more exact."""
+    metrics: EnabledMetrics = EnabledMetrics()
+    """Metrics that plugins bring; the presence of a metric's table switches it on."""
     language_model: LanguageModelEvaluation | None = None
     """Whether and how they are also evaluated inside the language model whose activations they learned."""
 
@@ -80,6 +93,9 @@ class LearnsDictionaries(Experiment):
 
     def enabled(self) -> dict[str, Mechanism]:
         return enabled(self.mechanisms)
+
+    def metric_facts(self) -> dict[str, JsonDict]:
+        return {name: metric.facts() for name, metric in self.evaluation.metrics.switched_on().items()}
 
     @property
     def dimensions(self) -> int:
@@ -136,6 +152,7 @@ class LearnsDictionaries(Experiment):
         learned = [experiment for experiment in experiments if isinstance(experiment, LearnsDictionaries)]
         source = {"world": world, "captured": captured}
         scored = {"probe": probe, "samples": self.evaluation.samples, "shown": stack.shown}
+        scored["metrics"] = self.evaluation.metrics.switched_on()
         if self.baseline is not None:
             baselines = tuple(BaselineMember(e.baseline, e.samples, e.seed) for e in learned if e.baseline is not None)
             return (FitBaselines(name=f"{stack.name} · fitting", members=baselines, **source, **scored),)
@@ -177,7 +194,7 @@ class DictionaryExperiment(LearnsDictionaries):
 
     @model_validator(mode="after")
     def check_world(self) -> Self:
-        if not isinstance(self.world, Superposition | Synth | Activations):
+        if isinstance(self.world, (Stories, Text, PlantedMap, PlantedPair)):
             found = self.world.to_dict()["kind"]
             raise ValueError(
                 f"world.kind is '{found}', on which models are trained; accepted: world.kind = 'superposition', "
@@ -234,7 +251,10 @@ class DictionaryExperiment(LearnsDictionaries):
     @property
     def n_planted(self) -> int:
         """Known without planting them: a sweep is expanded in a moment, however large its worlds."""
-        return self.world.n_features if isinstance(self.world, Superposition | Synth) else 0
+        if isinstance(self.world, Activations):
+            return 0
+        planted = isinstance(self.world, Superposition | Synth)
+        return self.world.n_features if planted else len(self.world.directions)
 
     def dictionary_world(self) -> World | None:
         return self.world if self.baseline is None else None

@@ -2,16 +2,17 @@
 
 from typing import TYPE_CHECKING
 
-from unbraid.config import tagged
+from unbraid.config import Registry, tagged
 from unbraid.worlds.firing.base import Cells, Firing, Independent, Population, Sampler
 from unbraid.worlds.firing.correlated import Correlated
 from unbraid.worlds.firing.hierarchy import Hierarchy
 
-FIRING: dict[str, type[Firing]] = {
+BUILT_IN: dict[str, type[Firing]] = {
     "independent": Independent,
     "correlated": Correlated,
     "hierarchy": Hierarchy,
 }
+FIRING = Registry("firing rule", Firing, BUILT_IN)
 
 if TYPE_CHECKING:
     AnyFiring = Firing

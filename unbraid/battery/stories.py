@@ -1,20 +1,23 @@
-"""A world small enough to be taught in a second: 'a x b y c x ? b' asks what stood behind b."""
+"""A world small enough to be learned in a second: 'a x b y c x ? b' asks what stood behind b."""
 
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from unbraid.axes import Int, Tensor
 from unbraid.randomness import stream
 
 KEYS, VALUES = 3, 2
 
 
 @dataclass(frozen=True)
-class Batch:
-    tokens: torch.Tensor
-    asked: torch.Tensor
-    answers: torch.Tensor
+class RecallBatch:
+    """Stories, where each asks, and what is right."""
+
+    tokens: Int[Tensor, "b t"]
+    asked: Int[Tensor, "b q"]
+    answers: Int[Tensor, "b q"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,7 @@ class Recall:
     answers: tuple[str, ...] = ("x", "y")
     length: int = 2 * KEYS + 2
 
-    def batch(self, position, size, split="train"):
+    def batch(self, position: int, size: int, split: str = "train") -> RecallBatch:
         rng = stream(self.seed, split, position)
         tokens, asked, answers = np.zeros((size, self.length), int), np.zeros((size, 1), int), np.zeros((size, 1), int)
         for b in range(size):
@@ -35,4 +38,4 @@ class Recall:
             pick = rng.integers(len(keys))
             story = [*told, 1 + KEYS + VALUES, 1 + keys[pick]]
             tokens[b, : len(story)], asked[b], answers[b] = story, len(story) - 1, values[pick]
-        return Batch(*(torch.from_numpy(part) for part in (tokens, asked, answers)))
+        return RecallBatch(*(torch.from_numpy(part) for part in (tokens, asked, answers)))
