@@ -120,13 +120,14 @@ class Toss(Stage):
     side_by_side = True
 
     seeds: tuple[int, ...]
+    coin: str
 
     @property
     def config(self):
-        return {"seeds": self.seeds}
+        return {"seeds": self.seeds, "coin": self.coin}
 
     def run(self, context):
-        heads = [float(stream(seed, "toss").random(1000).mean()) for seed in self.seeds]
+        heads = [float(stream(seed, self.coin).random(1000).mean()) for seed in self.seeds]
         write_arrays(
             context.folder / "tables.safetensors", {"heads": np.array(heads), "process": np.array(os.getpid())}
         )
@@ -161,7 +162,7 @@ class CoinExperiment(Experiment):
         return {"heads": {"label": "Heads", "sentence": "the share of heads", "better": "higher", "format": ".2f"}}
 
     def stages(self, stack):
-        return (Toss(f"{stack.name} · tossing", tuple(member.experiment.seed for member in stack.members)),)
+        return (Toss(f"{stack.name} · tossing", tuple(member.experiment.seed for member in stack.members), self.name),)
 
 
 EXAMPLES = {
