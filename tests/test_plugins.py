@@ -1,13 +1,12 @@
 """Plugins of every sort are used like what is built in; their mistakes are told as theirs; nobody runs them unasked."""
 
 import json
-import pickle
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ import torch
 from starlette.testclient import TestClient
 
 import unbraid as ub
-from tests.pages import ROOT
+from tests.pages import ROOT, code_blocks
 from tests.plugging import HEAT, no_plugins, times_run, write_heat
 from unbraid import cli
 from unbraid.config import Registry, check, name_of
@@ -29,7 +28,6 @@ from unbraid.errors import PluginFault, UserError
 from unbraid.explorer.app import create_app
 from unbraid.models.attention import ATTENTIONS
 from unbraid.models.attention.attention import mix_by_softmax
-from unbraid.pipeline.executors import PROCESSES
 from unbraid.pipeline.expand import expand, plan_of
 from unbraid.pipeline.serve import Worker
 from unbraid.results import load_run
@@ -389,25 +387,36 @@ def test_a_plugin_is_in_the_key_of_the_stages_that_use_it(tmp_path):
     assert path.exists()
 
 
-def worked(pipe, wanted):
-    """In a process of its own: what a worker is sent, and where its class comes from."""
-    load_for_worker(wanted)
-    mechanism = pickle.loads(pipe.recv_bytes())
-    pipe.send((type(mechanism).__name__, plugin_of(type(mechanism)).sha256, mechanism.to_dict()))
-
-
-def test_worker_processes_know_the_classes_that_they_are_sent(tmp_path):
+def test_worker_processes_are_told_what_to_load(tmp_path):
+    """That they do is tested in tests/battery, in a run of side-by-side stages."""
     ub.load_plugin(write_heat(tmp_path))
-    ours, theirs = PROCESSES.Pipe()
-    process = PROCESSES.Process(target=worked, args=(theirs, for_workers()))
-    process.start()
-    ours.send_bytes(pickle.dumps(MECHANISMS["heat"](weight=3.0)))
-    assert ours.poll(60)
-    assert ours.recv() == ("Heat", for_workers()[0][1], {"weight": 3.0})
-    process.join()
-    wanted = [(str(tmp_path / "heat.py"), "0" * 64)]
-    with pytest.raises(UserError, match=r"heat.py was changed while it was at work"):
-        load_for_worker(wanted)
+    ((path, digest),) = for_workers()
+    assert (path, digest) == (str(tmp_path / "heat.py"), plugin_of(MECHANISMS["heat"]).sha256)
+    with no_plugins():
+        load_for_worker([(path, digest)])
+        assert plugin_of(MECHANISMS["heat"]).sha256 == digest
+        with pytest.raises(UserError, match=r"heat.py was changed while it was at work"):
+            load_for_worker([(path, "0" * 64)])
+
+
+# The page
+
+
+def test_the_code_of_the_page_runs():
+    notebook, examples, signals, metric = code_blocks("plugins.md", "python")
+    scope: dict[str, Any] = {"ub": ub}
+    for block in (notebook, examples, signals, metric):
+        exec(block, scope)
+    assert scope["stack"].members == 5
+    (example,) = scope["EXAMPLES"]["short_encoder"]
+    scope["ShortEncoder"](**example.settings)
+    with pytest.raises(UserError, match="clock writes 'time', which nothing enabled reads"):
+        check_signals({"clock": scope["Clock"]()})
+    check_signals({"clock": scope["Clock"](), "late": scope["Late"]()})
+    codes = ub.Codes.dense(torch.tensor([[[1.0, 3.0], [0.0, 2.0]]]))
+    x, rows = torch.zeros(2, 2), torch.eye(2)[None]
+    measured = ub.Measured(x, codes, x[None], rows, ub.Codes.dense(torch.zeros(1, 2, 0)), torch.zeros(0, 2))
+    assert scope["MeanStrength"]().measure(measured).tolist() == [2.0]
 
 
 # Mistakes

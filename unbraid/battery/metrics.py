@@ -80,7 +80,7 @@ def the_order_of_samples_changes_nothing(case: MetricCase) -> None:
 def works_on_lists(case: MetricCase) -> None:
     """Codes may be lists of what fired, and say the same."""
     dense = measured(trained())
-    values, features = dense.codes.to_dense().sort(-1, descending=True, stable=True)
+    values, features = torch.sort(dense.codes.to_dense(), dim=-1, descending=True, stable=True)
     lists = replace(dense, codes=Codes(features.int(), values, dense.codes.width))
     torch.testing.assert_close(case.of(lists), case.of(dense), rtol=1e-4, atol=1e-5)
 

@@ -62,7 +62,7 @@ def create_app(
         exception_handlers={UserError: _user_error, HTTPException: _http_error},
     )
     app.router.redirect_slashes = False  # it would answer 307; the page for what is not there has links
-    app.state.site = site
+    app.state.site, app.state.plugins = site, ()
     return app
 
 
