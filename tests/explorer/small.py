@@ -52,11 +52,11 @@ def folder() -> Path:
     finish(create(made, "models", {**models, "sweep": {"seed": [0]}, "cases": {}}))
     gauge = tomllib.loads((CONFIGS / "gauge.toml").read_text())
     finish(create(made, "gauge", {**gauge, "sweep": {"seed": [0]}, "cases": {}}))
-    _capture(made)
+    capture_run(made)
     return made
 
 
-def _capture(runs: Path) -> None:
+def capture_run(runs: Path) -> None:
     """A run on the activations of a tiny model with random weights: nobody knows its concepts."""
     home = Path(tempfile.mkdtemp())
     atexit.register(shutil.rmtree, home, ignore_errors=True)

@@ -33,12 +33,16 @@ class Hub:
             return _json({"errors": [], "warnings": []})
         if found := API.match(path):
             return self._of_repository(found[2], found[1], body)
-        if (found := FILE.fullmatch(path)) and found[2] in self.repositories.get(found[1], {}):
-            content = self.repositories[found[1]][found[2]]
-            tag = hashlib.sha1(content).hexdigest()
-            headers = {"ETag": f'"{tag}"', "X-Repo-Commit": SHA, "Content-Length": str(len(content))}
-            return 200, headers, b"" if method == "HEAD" else content
+        if (found := FILE.fullmatch(path)) and found[1] in self.repositories:
+            return self._of_file(self.repositories[found[1]].get(found[2]), method)
         return 404, {"X-Error-Code": "RepoNotFound"}, b"{}"
+
+    def _of_file(self, content: bytes | None, method: str) -> tuple[int, dict[str, str], bytes]:
+        if content is None:
+            return 404, {"X-Error-Code": "EntryNotFound"}, b"{}"
+        tag = hashlib.sha1(content).hexdigest()  # what the hub names contents by
+        headers = {"ETag": f'"{tag}"', "X-Repo-Commit": SHA, "Content-Length": str(len(content))}
+        return 200, headers, b"" if method == "HEAD" else content
 
     def _of_repository(self, verb: str, name: str, body: bytes) -> tuple[int, dict[str, str], bytes]:
         if name not in self.repositories:

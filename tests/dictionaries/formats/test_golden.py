@@ -31,6 +31,8 @@ RULES = {
     "MatryoshkaBatchTopKSAE": "BatchTopK",
     "GatedAutoEncoder": "Gated",
     "JumpReluAutoEncoder": "JumpRelu",
+    "AutoEncoderNew": "Relu",
+    "ReLU": "Relu",
     "transcode": "TopK",
     "second_release": "JumpRelu",
 }
@@ -38,7 +40,7 @@ RULES = {
 
 def path_of(case):
     folder = GOLDEN / case
-    return folder / "ae.pt" if (folder / "ae.pt").exists() else folder
+    return next(folder.glob("*.pt"), folder)
 
 
 def expected_of(case):
@@ -52,9 +54,9 @@ def rule_of(case):
 
 
 def test_every_architecture_is_there():
-    assert len(CASES) >= 31
+    assert len(CASES) >= 37
     assert {case.split("/")[0] for case in CASES} == {
-        *("saelens", "dictionary_learning", "sparsify", "gemma_scope", "llama_scope")
+        *("saelens", "dictionary_learning", "sparsify", "gemma_scope", "llama_scope", "openai")
     }
 
 
@@ -87,6 +89,7 @@ def test_where_from_and_how_well_is_told(case):
     [
         ("saelens/standard-b_dec_not_subtracted", "b_dec"),
         ("saelens/topk-rescaled", "lengths"),
+        ("saelens/standard-scaled_inputs", "inputs scaled by 0.37"),
         ("dictionary_learning/JumpReluAutoEncoder", "b_dec"),
         ("sparsify/topk-multi_topk", "multi_topk"),
         ("gemma_scope/jumprelu", "b_dec"),

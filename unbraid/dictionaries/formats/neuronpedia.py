@@ -94,7 +94,14 @@ def _names(metadata: JsonDict) -> JsonDict:
     words = f"{site[layer.end() :] or 'res'} {metadata.get('run', 'unbraid')} {metadata.get('member', 0)}"
     slug = re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    return {"model": model, "layer": int(layer[1]), "set": slug, "source": f"{layer[1]}-{slug}", "created": created}
+    return {
+        "model": model,
+        "layer": int(layer[1]),
+        "set": slug,
+        "source": f"{layer[1]}-{slug}",
+        "hook": site,
+        "created": created,
+    }
 
 
 def _cards(names: JsonDict, metadata: JsonDict) -> dict[str, JsonDict]:
@@ -124,6 +131,7 @@ def _feature(record: FeatureRecord, row: Float[Tensor, "o"], names: JsonDict) ->
         "creatorId": "",
         "createdAt": names["created"],
         "sourceSetName": names["set"],
+        "hookName": names["hook"],
         "maxActApprox": _rounded(record.numbers.get("largest", 0.0)),
         "hasVector": False,
         "frac_nonzero": record.numbers.get("rate", 0.0),
