@@ -11,6 +11,7 @@ import torch
 
 from unbraid.config import check, per_member_fields, to_toml
 from unbraid.dictionaries import AuxK, BatchTopK, Dictionary, Relu, TopK
+from unbraid.dictionaries.downstream import Downstream, Said
 from unbraid.dictionaries.lists import Inputs
 from unbraid.dictionaries.mechanisms import MECHANISMS, Enabled, Mechanism, Signals, enabled
 from unbraid.dictionaries.mechanisms.mechanism import gather_signals
@@ -32,8 +33,30 @@ class Example:
     beside: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
+class Readout(Downstream):
+    """A model that goes on from a site by one layer and a readout, for what is trained through a model."""
+
+    def __init__(self, x):
+        self.x = x
+        generator = torch.Generator().manual_seed(5)
+        self.layer, self.readout = (torch.randn(*size, generator=generator).to(x) for size in ((6, 4), (6, 3)))
+
+    def run(self, rows):
+        hidden = (self.x[None] if rows is None else rows)[..., :6] @ self.layer
+        return Said(hidden.tanh() @ self.layer.T @ self.readout, [hidden])
+
+    @property
+    def right(self):
+        return self.as_it_is.logits[0].argsort(-1)[:, 1]
+
+
 SPARSITY = {"sparsity": {"weight": 0.4}}
 EXAMPLES = {
+    "end_to_end": [
+        Example({"weight": 3.0}, off={"weight": 0.0}),
+        Example({"weight": 3.0, "loss": "cross_entropy"}, off={"weight": 0.0, "loss": "cross_entropy"}),
+        Example({"weight": 3.0, "downstream": 2.0, "reconstruction": 0.0}, off=None, beside=SPARSITY),
+    ],
     "sparsity": [
         Example({"weight": 0.4}, off={"weight": 0.0}),
         Example({"weight": 2.0, "form": "published"}, off={"weight": 0.0, "form": "published"}),
@@ -182,7 +205,8 @@ def batch(position, samples):
 def go(state, training, mechanisms, until=TRAINING.steps):
     dtype = state.stack.encoder.dtype
     while state.step < until:
-        step(state, batch(state.step, training.batch).to(dtype), training, mechanisms)
+        x = batch(state.step, training.batch).to(dtype)
+        step(state, x, training, mechanisms, downstream=Readout(x))
     return state.tensors()
 
 
@@ -287,7 +311,7 @@ def test_gradients_of_its_penalty_are_those_of_finite_differences(name, example,
 
     def cost(*values):
         stack = state.stack.with_parameters(dict(zip(parameters, values, strict=True)))
-        return mechanisms[name].penalty(run_forward(stack, x, mechanisms, signals), stack, signals)
+        return mechanisms[name].penalty(run_forward(stack, x, mechanisms, signals, None, Readout(x)), stack, signals)
 
     leaves = [p.requires_grad_() for p in parameters.values()]
     assert torch.autograd.gradcheck(cost, leaves, fast_mode=True)
@@ -299,10 +323,11 @@ def test_the_fast_step_is_the_readable_one_where_pairs_go_by_lists(name, example
     """In float32 on sparse codes, and wide enough that pairs go by lists."""
     mechanisms, ends = stacked([records(name, example, example.settings)] * 2), []
     world, training = Superposition(dimensions=24, n_features=48, active=2.0), Training(batch=96, learning_rate=1e-4)
-    for take in (advance, lambda state, inputs, *settings: step(state, inputs.x, *settings)):
+    for take in (advance, lambda state, inputs, *rest: step(state, inputs.x, *rest, downstream=inputs.downstream)):
         state = State.start(Dictionary(d_sae=64, activation=activation), 24, mechanisms, [0, 1])
         state.stack.encoder_bias.fill_(-0.2)
-        costs = [take(state, Inputs(world.batch(i, 96).x), training, mechanisms).terms for i in range(6)]
+        given = [Inputs(x, downstream=Readout(x)) for x in (world.batch(i, 96).x for i in range(6))]
+        costs = [take(state, inputs, training, mechanisms).terms for inputs in given]
         ends.append(
             {**state.tensors(), **{f"{i}.{key}": cost for i, terms in enumerate(costs) for key, cost in terms.items()}}
         )
@@ -324,7 +349,7 @@ def test_encode_only_lowers_or_silences_what_would_fire(name, example, dictionar
 
 @pytest.mark.parametrize("bias", [0.1, -0.4], ids=["dense", "sparse"])
 @pytest.mark.parametrize("activation", [Relu(), TopK(k=4, auxk=AuxK(k=3, dead_after=64))], ids=["relu", "topk"])
-@over_examples
+@pytest.mark.parametrize(("name", "example"), [case for case in CASES if not MECHANISMS[case[0]].needs_model])
 def test_the_fast_step_is_the_readable_one(name, example, activation, bias):
     mechanisms = stacked([records(name, example, example.settings), records(name, example, example.settings, 2.0)])
     fast, slow = (State.start(Dictionary(d_sae=40, activation=activation), 6, mechanisms, [0, 1]) for _ in range(2))

@@ -9,16 +9,31 @@ from unbraid.dictionaries.mechanisms.mechanism import Mechanism, Mechanisms
 from unbraid.dictionaries.stack import Dictionary, InitFrom, Stack, Target
 from unbraid.dictionaries.training.config import Training
 from unbraid.dictionaries.training.fast_step import fast_step
+from unbraid.dictionaries.training.sequences import TextSequences
 from unbraid.dictionaries.training.step import State, StepOutput, step
 from unbraid.errors import UserError
 from unbraid.members import stack_configs
-from unbraid.worlds import World
+from unbraid.worlds import Activations, World
 
 InputSource = Callable[[int], Inputs]
 """The inputs of a step, the same each time they are asked for."""
 
 
-def inputs_of(world: World, training: Training) -> InputSource:
+def need_model(mechanisms: Mechanisms) -> bool:
+    """Whether a mechanism runs the model that activations are of."""
+    return any(mechanism.needs_model for mechanism in mechanisms.values())
+
+
+def inputs_of(world: World, training: Training, mechanisms: Mechanisms | None = None) -> InputSource:
+    """The batches of a world; where a mechanism needs the model, whole sequences of a text and the model's rest."""
+    if need_model(mechanisms or {}):
+        if not isinstance(world, Activations):
+            raise UserError(
+                f"mechanisms.end_to_end was given on the world '{type(world).__name__}', which has no model; "
+                "accepted: activations that were captured from one"
+            )
+        return TextSequences.of(world, training.batch).inputs
+
     def inputs(position: int) -> Inputs:
         batch = world.batch(position, training.batch)
         if batch.target is not None:
@@ -55,9 +70,9 @@ def train(state: State, source: InputSource, training: Training, mechanisms: Mec
 def advance(state: State, inputs: Inputs, training: Training, mechanisms: Mechanisms) -> StepOutput:
     """One step: the fast one where it applies, else the readable one."""
     plain = inputs.target is None and state.stack.decoder_norm == "unit"
-    if plain and serve(state.stack):
+    if plain and serve(state.stack) and not need_model(mechanisms):
         return fast_step(state, inputs, training, mechanisms)
-    return step(state, inputs.x, training, mechanisms, inputs.target)
+    return step(state, inputs.x, training, mechanisms, inputs.target, inputs.downstream)
 
 
 def fit(
@@ -111,7 +126,7 @@ def fit(
     if len(named) < len(mechanisms):
         raise UserError("fit was given two mechanisms of one kind; accepted: each kind once")
     training = stack_configs([training or Training()] * len(seeds))
-    source, dictionary = inputs_of(world, training), dictionary or Dictionary()
+    source, dictionary = inputs_of(world, training, named), dictionary or Dictionary()
     target = target_of(world, dictionary, source)
     state = State.start(dictionary, world.dimensions, named, seeds, first_inputs(dictionary, source), target)
     for _ in train(state, source, training, named):

@@ -11,6 +11,7 @@ from torch.nn.functional import normalize
 
 from unbraid.axes import Float, Int, Tensor
 from unbraid.codes import Codes
+from unbraid.dictionaries.downstream import Downstream
 from unbraid.dictionaries.mechanisms.mechanism import (
     Forward,
     Mechanisms,
@@ -87,16 +88,20 @@ def step(
     training: Training,
     mechanisms: Mechanisms,
     target: Float[Tensor, "b o"] | None = None,
+    downstream: Downstream | None = None,
 ) -> StepOutput:
     """Advance `state` by one batch, in place. A cost that is not finite stops before anything changed.
 
-    Reconstructions are held against the target: x itself, in an autoencoder.
+    Reconstructions are held against the target: x itself, in an autoencoder. `downstream` is the model that goes on
+    with them, where a mechanism needs it.
     """
     signals = gather_signals(mechanisms, state.memories, state.stack)
 
     weights = state.stack.requires_grad_copy()
-    forward = run_forward(weights, x, mechanisms, signals, target)
+    forward = run_forward(weights, x, mechanisms, signals, target, downstream)
     terms = {"reconstruction": reconstruction_loss(forward, training), **rule_costs(forward, weights, training, state)}
+    for mechanism in mechanisms.values():
+        terms["reconstruction"] = terms["reconstruction"] * mechanism.reconstruction_weight
     for name, mechanism in mechanisms.items():
         cost = mechanism.penalty(forward, weights, signals)
         if cost is not None:
@@ -153,12 +158,16 @@ def run_forward(
     mechanisms: Mechanisms,
     signals: Signals,
     target: Float[Tensor, "b o"] | None = None,
+    downstream: Downstream | None = None,
 ) -> Forward:
     fired = stack.activation.fire(stack.pre_activations(x), stack.tensors())
     codes = encode(fired.codes, stack, mechanisms, signals)
     seen = fired.seen and encode(fired.seen, stack, mechanisms, signals)
     after = replace(fired, codes=codes, seen=seen)
-    return Forward(x, codes, stack.decode(codes, x), after, would_fire=fired.seen or fired.codes, other_target=target)
+    would_fire = fired.seen or fired.codes
+    return Forward(
+        x, codes, stack.decode(codes, x), after, would_fire=would_fire, other_target=target, downstream=downstream
+    )
 
 
 def encode(codes: Codes, stack: Stack, mechanisms: Mechanisms, signals: Signals) -> Codes:
