@@ -31,6 +31,7 @@ from unbraid.dictionaries.mechanisms import AdaptiveNeighbourhoods as AdaptiveNe
 from unbraid.dictionaries.mechanisms import AdaptiveTau as AdaptiveTau
 from unbraid.dictionaries.mechanisms import CorrelationPruning as CorrelationPruning
 from unbraid.dictionaries.mechanisms import DynamicPairs as DynamicPairs
+from unbraid.dictionaries.mechanisms import EndToEnd as EndToEnd
 from unbraid.dictionaries.mechanisms import LateralInhibition as LateralInhibition
 from unbraid.dictionaries.mechanisms import Matryoshka as Matryoshka
 from unbraid.dictionaries.mechanisms import Mechanism as Mechanism

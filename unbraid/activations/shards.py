@@ -338,7 +338,7 @@ class Order:
         return numbers - (self._ends[piece] - self._lengths[piece]) + self._begins[piece]
 
     @cached_property
-    def _pieces(self) -> Int[np.ndarray, "n 2"]:
+    def pieces(self) -> Int[np.ndarray, "n 2"]:
         """The first row of every piece of this split, and the row after its last."""
         pieces: list[tuple[int, int]] = []
         for number, start in enumerate(self.shards.starts[:-1].tolist()):
@@ -354,15 +354,50 @@ class Order:
 
     @cached_property
     def _begins(self) -> Int[np.ndarray, "n"]:
-        return self._pieces[:, 0]
+        return self.pieces[:, 0]
 
     @cached_property
     def _lengths(self) -> Int[np.ndarray, "n"]:
-        return self._pieces[:, 1] - self._pieces[:, 0]
+        return self.pieces[:, 1] - self.pieces[:, 0]
 
     @cached_property
     def _ends(self) -> Int[np.ndarray, "n"]:
         return np.cumsum(self._lengths)
+
+
+class Sequences:
+    """The whole sequences of a split in a shuffled order, for what must run the model: each is its rows, in order.
+
+    What was cut off at its beginning, or has special tokens inside, is left out.
+    """
+
+    def __init__(self, shards: Shards, split: str, seed: int) -> None:
+        self.shards, self.split, self.seed = shards, split, seed
+
+    def rows(self, position: int, size: int) -> list[Rows]:
+        """Batch number `position` of as many sequences as have about `size` rows; each with a row at least."""
+        n, lengths = len(self._spans), self._spans[:, 1] - self._spans[:, 0]
+        count = max(1, round(size / float(lengths.mean())))
+        numbers = np.arange(position * count, (position + 1) * count, dtype=np.int64)
+        places = [
+            int(permute(numbers[i : i + 1] % n, n, self.seed, "sequences", self.split, int(number // n))[0])
+            for i, number in enumerate(numbers)
+        ]
+        return [np.arange(*self._spans[place]) for place in places]
+
+    @cached_property
+    def _spans(self) -> Int[np.ndarray, "n 2"]:
+        """The first row of every sequence, and the row after its last."""
+        spans, firsts = [], []
+        for start, stop in Order(self.shards, self.split, self.seed).pieces.tolist():
+            rows = np.arange(start, stop)
+            documents, positions = (self.shards.column(name, rows) for name in ("documents", "positions"))
+            inner = np.flatnonzero((np.diff(documents) != 0) | (np.diff(positions) != 1)) + 1
+            begins = np.concatenate([[0], inner])
+            spans.append(start + np.stack([begins, np.append(inner, stop - start)], 1))
+            firsts.append(positions[begins])
+        first = np.concatenate(firsts)
+        return np.concatenate(spans)[first == first.min()]
 
 
 def _cuts(shards: Shards, number: int) -> Sequence[int]:

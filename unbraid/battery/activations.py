@@ -12,7 +12,8 @@ from unbraid.axes import Tensor
 from unbraid.battery.promise import Example, Promise
 from unbraid.config import check, to_toml
 from unbraid.dictionaries import ACTIVATIONS, Dictionary, Stack
-from unbraid.dictionaries.lists import Inputs, encode
+from unbraid.dictionaries.encoding import encode
+from unbraid.dictionaries.lists import Inputs
 from unbraid.dictionaries.mechanisms import Mechanism, Reset, Signals, Sparsity
 from unbraid.dictionaries.mechanisms.mechanism import Forward, Mechanisms, Memory
 from unbraid.dictionaries.training.config import Training

@@ -14,6 +14,7 @@ from unbraid.battery.promise import Example, Promise, assert_same
 from unbraid.config import check, per_member_fields, to_toml
 from unbraid.dictionaries import AuxK, BatchTopK, Dictionary, Relu, TopK
 from unbraid.dictionaries.activations import Activation
+from unbraid.dictionaries.downstream import Downstream, Said
 from unbraid.dictionaries.lists import Inputs
 from unbraid.dictionaries.mechanisms import MECHANISMS, Enabled, Mechanism, enabled
 from unbraid.dictionaries.mechanisms.mechanism import Mechanisms, gather_signals, penalty_of
@@ -38,6 +39,23 @@ Settings = dict[str, Any] | None
 
 _ends: dict[str, dict[str, Tensor]] = {}
 """What several promises train alike, trained once."""
+
+
+class Readout(Downstream):
+    """A model that goes on from a site by one layer and a readout, for what is trained through a model."""
+
+    def __init__(self, x: Tensor) -> None:
+        self.x = x
+        generator = torch.Generator().manual_seed(5)
+        self.layer, self.readout = (torch.randn(*size, generator=generator).to(x) for size in ((6, 4), (6, 3)))
+
+    def run(self, rows: Tensor | None) -> Said:
+        hidden = (self.x[None] if rows is None else rows)[..., :6] @ self.layer
+        return Said(hidden.tanh() @ self.layer.T @ self.readout, [hidden])
+
+    @property
+    def right(self) -> Tensor:
+        return self.as_it_is.logits[0].argsort(-1)[:, 1]
 
 
 @dataclass(frozen=True)
@@ -110,7 +128,8 @@ def go(state: State, training: Training, mechanisms: Mechanisms, until: int = TR
     """The tensors of a state that has gone on to this step."""
     dtype = state.stack.encoder.dtype
     while state.step < until:
-        step(state, batch(state.step, training.batch).to(dtype), training, mechanisms)
+        x = batch(state.step, training.batch).to(dtype)
+        step(state, x, training, mechanisms, downstream=Readout(x))
     return state.tensors()
 
 
@@ -200,7 +219,7 @@ def gradients_are_right(case: MechanismCase) -> str | None:
 
     def cost(*values: Tensor) -> Tensor | None:
         stack = state.stack.with_parameters(dict(zip(parameters, values, strict=True)))
-        forward = run_forward(stack, x, mechanisms, signals, memories=state.memories)
+        forward = run_forward(stack, x, mechanisms, signals, memories=state.memories, downstream=Readout(x))
         found = penalty_of(case.name, mechanisms[case.name], forward, state.memories[case.name], stack, signals)
         return torch.zeros(2, dtype=x.dtype) + found if found is not None else None
 
@@ -218,6 +237,8 @@ def fast_is_reference(case: MechanismCase) -> None:
 
 
 def fast_on_few(case: MechanismCase, activation: Activation, bias: float) -> None:
+    if MECHANISMS[case.name].needs_model:
+        return  # it always takes the readable step
     settings = case.example.settings
     mechanisms = stacked([case.members(settings), case.members(settings, 2.0)])
     fast, slow = (State.start(Dictionary(d_sae=40, activation=activation), 6, mechanisms, [0, 1]) for _ in range(2))
@@ -238,12 +259,13 @@ def fast_on_lists(case: MechanismCase, activation: Activation) -> None:
     ends: list[dict[str, Tensor]] = []
     takes: list[Callable[[State, Inputs], StepOutput]] = [
         lambda state, inputs: advance(state, inputs, training, mechanisms),
-        lambda state, inputs: step(state, inputs.x, training, mechanisms),
+        lambda state, inputs: step(state, inputs.x, training, mechanisms, downstream=inputs.downstream),
     ]
     for take in takes:
         state = State.start(Dictionary(d_sae=64, activation=activation), 24, mechanisms, [0, 1])
         state.stack.encoder_bias.fill_(-0.2)
-        costs = [take(state, Inputs(WIDE.batch(i, 96).x)).terms for i in range(6)]
+        given = [Inputs(x, downstream=Readout(x)) for x in (WIDE.batch(i, 96).x for i in range(6))]
+        costs = [take(state, inputs).terms for inputs in given]
         terms = {f"{i}.{key}": cost for i, terms in enumerate(costs) for key, cost in terms.items()}
         ends.append({**state.tensors(), **terms})
     assert_same(ends[0], ends[1], tolerance=1e-4)

@@ -22,6 +22,7 @@ from unbraid.axes import Bool, Float, Int, Tensor
 from unbraid.codes import Codes
 from unbraid.dictionaries import kernels, screen
 from unbraid.dictionaries.activations import BatchTopK, Gated, JumpRelu, Relu, TopK
+from unbraid.dictionaries.downstream import Downstream
 from unbraid.dictionaries.stack import Stack
 
 BLOCK_BYTES = 8 << 20
@@ -57,6 +58,8 @@ class Inputs:
     directions: Float[Tensor, "n d"] | None = None
     target: Float[Tensor, "b o"] | None = None
     """What x must predict, where that is not itself; the fast ways know nothing of it."""
+    downstream: Downstream | None = None
+    """The model that goes on from the site, where a mechanism needs it; x is then of whole sequences."""
 
     @cached_property
     def planted(self) -> "Planted | None":

@@ -172,7 +172,7 @@ class Continuation(ABC):
 
 
 BLOCK = 4096
-"""So many rows are encoded at a time, where they are many."""
+"""So many rows at most are encoded at a time, where they are many."""
 HELD = 1 << 26
 """So many pre-activations are made at once, at most, of rows that come as the tensor they are needed as."""
 DENSE_FROM = 1 / 3
@@ -676,7 +676,7 @@ class Stack:
         """Whether it is the very tensor that is needed, and small enough or needed by autograd."""
         if not isinstance(x, Tensor) or x.ndim != 2 or (x.dtype, x.device) != (self.encoder.dtype, self.encoder.device):
             return False
-        return self._tracks(x) or len(x) * self.members * self.features <= HELD
+        return self._tracks(x) or len(x) <= max(1, HELD // (self.members * self.features))
 
     def _tracks(self, x: Tensor) -> bool:
         return torch.is_grad_enabled() and (x.requires_grad or self.encoder.requires_grad)
@@ -692,14 +692,14 @@ class Stack:
 
     def _blocks(self, x: Any) -> Iterator[Float[Tensor, "b d"]]:
         """Some rows at a time, as the weights are."""
-        samples = int(np.prod(x.shape[:-1]))
-        for start in range(0, max(samples, 1), BLOCK):
-            numbers = np.arange(start, min(start + BLOCK, samples), dtype=np.int64)
-            rows = x.flatten(0, -2)[start : start + BLOCK] if isinstance(x, Tensor) else read_rows(x, numbers)
+        samples, block = int(np.prod(x.shape[:-1])), max(1, min(BLOCK, HELD // (self.members * self.features)))
+        for start in range(0, max(samples, 1), block):
+            numbers = np.arange(start, min(start + block, samples), dtype=np.int64)
+            rows = x.flatten(0, -2)[start : start + block] if isinstance(x, Tensor) else read_rows(x, numbers)
             yield rows.to(self.encoder)
 
     def _codes_of(self, rows: Float[Tensor, "b d"]) -> Codes:
-        from unbraid.dictionaries.lists import encode  # which encodes with stacks
+        from unbraid.dictionaries.encoding import encode  # which encodes with stacks
 
         quickly = rows.dtype == torch.float32 and rows.device.type == "cpu" and not self._tracks(rows) and len(rows)
         return encode(self, rows) if quickly else self.encode(rows)

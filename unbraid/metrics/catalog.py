@@ -118,12 +118,12 @@ _FAMILIES = sorted((name.partition("<")[0], name) for name in METRICS if "<" in 
 def learn(name: str, facts: Mapping[str, Any]) -> None:
     """Have the record of a plugin's metric, as a run directory has it too; one that is built in stays as it is."""
     if name not in METRICS or METRICS[name].section == OF_PLUGINS:
-        known = {key: str(facts[key]) for key in ("label", "sentence", "unit", "format") if key in facts}
+        known: dict[str, Any] = {
+            key: str(facts[key]) for key in ("label", "sentence", "unit", "format") if key in facts
+        }
         better: Better = facts["better"] if facts.get("better") in get_args(Better) else "neither"
-        given = {"sentence": "", "label": name.replace("_", " "), **known}
-        METRICS[name] = Metric(
-            name, section=OF_PLUGINS, chance=RANDOM, ceiling=ORACLE, better=better, compared=True, **given
-        )
+        known = {"sentence": "", "label": name.replace("_", " "), "chance": RANDOM, "ceiling": ORACLE, **known}
+        METRICS[name] = Metric(name, section=OF_PLUGINS, better=better, compared=True, **known)
 
 
 def get(name: str) -> Metric:

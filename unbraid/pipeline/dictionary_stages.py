@@ -27,7 +27,7 @@ from unbraid.dictionaries.formats.begin import fingerprint
 from unbraid.dictionaries.mechanisms import Mechanism, PairOrthogonality
 from unbraid.dictionaries.stack import Target
 from unbraid.dictionaries.training.config import Training
-from unbraid.dictionaries.training.fit import first_inputs, inputs_of, target_of, train
+from unbraid.dictionaries.training.fit import InputSource, first_inputs, inputs_of, need_model, target_of, train
 from unbraid.dictionaries.training.step import State, StepOutput
 from unbraid.errors import UserError
 from unbraid.evaluation.causal import EditableModel
@@ -41,6 +41,7 @@ from unbraid.evaluation.stability import score_stability
 from unbraid.members import stack_configs
 from unbraid.metrics import recovery
 from unbraid.pipeline.capture_model import captured_stories
+from unbraid.pipeline.end_to_end import StorySequences
 from unbraid.pipeline.experiment import Samples
 from unbraid.pipeline.model_stages import CaptureActivations, ProbeFactors
 from unbraid.pipeline.stage import Context, Stage
@@ -167,6 +168,19 @@ class TrainStack(LearningStage):
         """With the per-member hyper-parameters as tensors."""
         return {name: stack_configs([m.mechanisms[name] for m in self.members]) for name in self.members[0].mechanisms}
 
+    @property
+    def inputs(self) -> tuple[Stage, ...]:
+        return (*(self.read_model() if need_model(self.members[0].mechanisms) else ()), *super().inputs)
+
+    def source(self, world: World, context: Context) -> InputSource:
+        """The inputs of every step; with the model behind them, where a mechanism needs it."""
+        training, mechanisms = self.members[0].training, self.members[0].mechanisms
+        if self.captured is None or not need_model(mechanisms):
+            return inputs_of(world, training, mechanisms)
+        assert isinstance(world, Activations)
+        model = self.captured.training.loaded(context)
+        return StorySequences(world, model, self.captured.world, self.captured.capture, training.batch).inputs
+
     def start(self, x: Tensor | None = None, target: Target | None = None) -> State:
         """The state before the first step, from these inputs where the dictionary begins at samples of them."""
         seeds = [member.seed for member in self.members]
@@ -196,13 +210,13 @@ class StackTraining(TrainingLoop[State, StepOutput]):
         self.training = stack_configs([member.training for member in stage.members])
         self.steps = self.training.steps
         self.mechanisms = stage.mechanisms()
-        source = inputs_of(self.world, self.training)
+        source = self.source = stage.source(self.world, context)
         dictionary = stage.members[0].dictionary
         self.state = stage.start(first_inputs(dictionary, source), target_of(self.world, dictionary, source))
         self.tracker = Tracker(self.folder, self.world, stage.tracking, self.steps)
 
     def train(self) -> Iterator[StepOutput]:
-        return train(self.state, inputs_of(self.world, self.training), self.training, self.mechanisms)
+        return train(self.state, self.source, self.training, self.mechanisms)
 
     def log_line(self, output: StepOutput) -> JsonDict:
         line = {

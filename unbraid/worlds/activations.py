@@ -19,7 +19,7 @@ from pydantic import Field, model_validator
 from unbraid.activations.capture import CaptureConfig, check_captured, check_same_capture
 from unbraid.activations.huggingface import HuggingFaceModel
 from unbraid.activations.normalization import RENAMED_NORMALIZE, Normalization, Normalize
-from unbraid.activations.shards import Order, Origin, Shards, weights_fingerprint
+from unbraid.activations.shards import Order, Origin, Sequences, Shards, weights_fingerprint
 from unbraid.axes import Float, Int, Tensor
 from unbraid.codes import Codes
 from unbraid.config import JsonDict, check
@@ -40,6 +40,17 @@ class LabelledRows:
     documents: Int[np.ndarray, "n"]
     factors: dict[str, Int[np.ndarray, "n"]]
     """The value of each factor, or -1 where it has none."""
+
+
+@dataclass(frozen=True)
+class CapturedSequences:
+    """Whole sequences: their rows in the model's units, one after the other; of each sequence its tokens and places."""
+
+    x: Float[Tensor, "n d"]
+    target: Float[Tensor, "n o"] | None
+    tokens: list[np.ndarray]
+    positions: list[np.ndarray]
+    documents: list[np.ndarray]
 
 
 class Activations(World):
@@ -164,6 +175,20 @@ class Activations(World):
         x = self.normalization.apply(rows[:, : self.dimensions])
         return Batch(x, truth, target=None if target is None else target.apply(rows[:, self.dimensions :]))
 
+    def sequences(self, position: int, size: int) -> "CapturedSequences":
+        """Whole training sequences of about so many rows, for what runs the model; see `Sequences`."""
+        if len(self._origin.inputs) > 1 or len(self._origin.targets) > 1:
+            raise UserError(f"{self.path} holds several sites side by side; accepted: one site, and one target")
+        spans = self._sequences.rows(position, size)
+        rows = np.concatenate(spans)
+        activations = self._shards.activations(rows)
+        columns = [[self._shards.column(name, span) for span in spans] for name in ("tokens", "positions", "documents")]
+        return CapturedSequences(
+            activations[:, : self.dimensions],
+            activations[:, self.dimensions :] if self._origin.targets else None,
+            *columns,
+        )
+
     @property
     def folder(self) -> Path:
         return Path(self.path)
@@ -199,6 +224,10 @@ class Activations(World):
     @cached_property
     def _shards(self) -> Shards:
         return Shards.open(self.path)
+
+    @cached_property
+    def _sequences(self) -> Sequences:
+        return Sequences(self._shards, "train", self.seed)
 
     @cached_property
     def _orders(self) -> dict[str, Order]:

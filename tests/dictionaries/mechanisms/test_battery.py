@@ -13,6 +13,11 @@ from unbraid.dictionaries.mechanisms import MECHANISMS, Mechanism, Signals
 
 SPARSITY = {"sparsity": {"weight": 0.4}}
 EXAMPLES = {
+    "end_to_end": [
+        Example({"weight": 3.0}, off={"weight": 0.0}),
+        Example({"weight": 3.0, "loss": "cross_entropy"}, off={"weight": 0.0, "loss": "cross_entropy"}),
+        Example({"weight": 3.0, "downstream": 2.0, "reconstruction": 0.0}, off=None, beside=SPARSITY),
+    ],
     "sparsity": [
         Example({"weight": 0.4}, off={"weight": 0.0}),
         Example({"weight": 2.0, "form": "published"}, off={"weight": 0.0, "form": "published"}),

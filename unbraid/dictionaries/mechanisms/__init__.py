@@ -8,6 +8,7 @@ from unbraid.dictionaries.mechanisms.adaptive_neighbourhoods import AdaptiveNeig
 from unbraid.dictionaries.mechanisms.adaptive_tau import AdaptiveTau
 from unbraid.dictionaries.mechanisms.correlation_pruning import CorrelationPruning
 from unbraid.dictionaries.mechanisms.dynamic_pairs import DynamicPairs
+from unbraid.dictionaries.mechanisms.end_to_end import EndToEnd
 from unbraid.dictionaries.mechanisms.lateral_inhibition import LateralInhibition
 from unbraid.dictionaries.mechanisms.matryoshka import Matryoshka
 from unbraid.dictionaries.mechanisms.mechanism import Forward, Mechanism, Memory, Reset, Signals
@@ -30,6 +31,7 @@ BUILT_IN: dict[str, type[Mechanism]] = {
     "adaptive_neighbourhoods": AdaptiveNeighbourhoods,
     "reallocation": Reallocation,
     "p_annealing": PAnnealing,
+    "end_to_end": EndToEnd,
 }
 MECHANISMS = Registry("mechanism", Mechanism, BUILT_IN, by_kind=False)
 
@@ -52,6 +54,7 @@ __all__ = [
     "CorrelationPruning",
     "DynamicPairs",
     "Enabled",
+    "EndToEnd",
     "Forward",
     "LateralInhibition",
     "Matryoshka",

@@ -27,6 +27,7 @@ from unbraid.config import Config, suggest
 from unbraid.config.plugins import returned
 from unbraid.dictionaries.activations import Fired
 from unbraid.dictionaries.coactivation import Pairs, find_pairs
+from unbraid.dictionaries.downstream import Downstream
 from unbraid.dictionaries.stack import Stack
 from unbraid.errors import UserError
 from unbraid.schedule import Moment
@@ -90,6 +91,8 @@ class Forward:
     """What was worked out about this pass; mechanisms that ask the same share it."""
     other_target: Float[Tensor, "b o"] | None = None
     """What reconstructions are held against, where that is not x."""
+    downstream: Downstream | None = None
+    """The model that goes on from here, where a mechanism needs it."""
 
     @property
     def target(self) -> Float[Tensor, "b o"]:
@@ -165,6 +168,13 @@ class Mechanism(Config, ABC):
     reads: ClassVar[frozenset[str]] = frozenset()
     writes: ClassVar[frozenset[str]] = frozenset()
     declares: ClassVar[Mapping[str, float | None]] = {}
+    needs_model: ClassVar[bool] = False
+    """Whether its penalty runs the model that activations are of (`forward.downstream`)."""
+
+    @property
+    def reconstruction_weight(self) -> Tensor | float:
+        """What the reconstruction loss is multiplied by; other than 1 only where the model is needed."""
+        return 1.0
 
     @property
     def ordered(self) -> bool:

@@ -19,6 +19,7 @@ from unbraid.dictionaries.mechanisms.mechanism import Mechanism, Mechanisms
 from unbraid.dictionaries.stack import Continuation, Dictionary, InitFrom, Stack, Target
 from unbraid.dictionaries.training.config import Training
 from unbraid.dictionaries.training.fast_step import fast_step
+from unbraid.dictionaries.training.sequences import TextSequences
 from unbraid.dictionaries.training.step import State, StepOutput, step
 from unbraid.errors import UserError
 from unbraid.members import stack_configs
@@ -37,7 +38,21 @@ class Ended(Exception):
     """There are no more inputs."""
 
 
-def inputs_of(world: World, training: Training) -> InputSource:
+def need_model(mechanisms: Mechanisms) -> bool:
+    """Whether a mechanism runs the model that activations are of."""
+    return any(mechanism.needs_model for mechanism in mechanisms.values())
+
+
+def inputs_of(world: World, training: Training, mechanisms: Mechanisms | None = None) -> InputSource:
+    """The batches of a world; where a mechanism needs the model, whole sequences of a text and the model's rest."""
+    if need_model(mechanisms or {}):
+        if not isinstance(world, Activations):
+            raise UserError(
+                f"mechanisms.end_to_end was given on the world '{type(world).__name__}', which has no model; "
+                "accepted: activations that were captured from one"
+            )
+        return TextSequences.of(world, training.batch).inputs
+
     def inputs(position: int) -> Inputs:
         batch = world.batch(position, training.batch)
         check_batch(world, batch, training.batch)
@@ -75,9 +90,9 @@ def train(state: State, source: InputSource, training: Training, mechanisms: Mec
 def advance(state: State, inputs: Inputs, training: Training, mechanisms: Mechanisms) -> StepOutput:
     """One step: the fast one where it applies, else the readable one."""
     plain = inputs.target is None and state.stack.decoder_norm == "unit"
-    if plain and serve(state.stack):
+    if plain and serve(state.stack) and not need_model(mechanisms):
         return fast_step(state, inputs, training, mechanisms)
-    return step(state, inputs.x, training, mechanisms, inputs.target)
+    return step(state, inputs.x, training, mechanisms, inputs.target, inputs.downstream)
 
 
 def fit(
@@ -153,7 +168,7 @@ def fit(
     if len(named) < len(mechanisms):
         raise UserError("fit was given two mechanisms of one kind; accepted: each kind once")
     training = stack_configs([training or Training()] * len(seeds))
-    dictionary, data = dictionary or Dictionary(), Data.open(X, normalize, training)
+    dictionary, data = dictionary or Dictionary(), Data.open(X, normalize, training, named)
     first = first_inputs(dictionary, data.source)
     state = State.start(dictionary, data.dimensions, named, seeds, first, data.target(dictionary))
     fitting = Fitting(state, data, training, named, {"members": [{"seed": int(seed)} for seed in seeds]})
@@ -172,13 +187,13 @@ class Data:
     """Of inputs and, of transcoders, targets; None: batches are what the dictionary takes."""
 
     @classmethod
-    def open(cls, given: Any, normalize: str, training: Training) -> "Data":
+    def open(cls, given: Any, normalize: str, training: Training, mechanisms: Mechanisms) -> "Data":
         world = open_rows(given, normalize)
         if world is None:
             stream = Stream(given, training.batch, normalize)
             return cls(_in_order(stream), stream.dimensions, None, (stream.normalization, None))
         folded = None if world is given else (_known(world.normalization), world.target_normalization)
-        return cls(inputs_of(world, training), world.dimensions, world, folded)
+        return cls(inputs_of(world, training, mechanisms), world.dimensions, world, folded)
 
     def target(self, dictionary: Dictionary) -> Target | None:
         if self.world is not None:

@@ -13,6 +13,7 @@ from unbraid.axes import Float, Int, Tensor
 from unbraid.codes import Codes
 from unbraid.config.plugins import returned
 from unbraid.dictionaries.activations import Fired
+from unbraid.dictionaries.downstream import Downstream
 from unbraid.dictionaries.mechanisms.mechanism import (
     Forward,
     Mechanisms,
@@ -94,16 +95,20 @@ def step(
     training: Training,
     mechanisms: Mechanisms,
     target: Float[Tensor, "b o"] | None = None,
+    downstream: Downstream | None = None,
 ) -> StepOutput:
     """Advance `state` by one batch, in place. A cost that is not finite stops before anything changed.
 
-    Reconstructions are held against the target: x itself, in an autoencoder.
+    Reconstructions are held against the target: x itself, in an autoencoder. `downstream` is the model that goes on
+    with them, where a mechanism needs it.
     """
     signals = gather_signals(mechanisms, state.memories, state.stack)
 
     weights = state.stack.requires_grad_copy()
-    forward = run_forward(weights, x, mechanisms, signals, target, state.memories)
+    forward = run_forward(weights, x, mechanisms, signals, target, state.memories, downstream)
     terms = {"reconstruction": reconstruction_loss(forward, training), **rule_costs(forward, weights, training, state)}
+    for mechanism in mechanisms.values():
+        terms["reconstruction"] = terms["reconstruction"] * mechanism.reconstruction_weight
     for name, mechanism in mechanisms.items():
         cost = penalty_of(name, mechanism, forward, state.memories[name], weights, signals)
         if cost is not None:
@@ -164,6 +169,7 @@ def run_forward(
     signals: Signals,
     target: Float[Tensor, "b o"] | None = None,
     memories: Mapping[str, Memory] | None = None,
+    downstream: Downstream | None = None,
 ) -> Forward:
     """What fires and what it makes; without memories, as they are at the start."""
     if memories is None:
@@ -172,7 +178,10 @@ def run_forward(
     codes = encode(fired.codes, stack, mechanisms, signals, memories)
     seen = fired.seen and encode(fired.seen, stack, mechanisms, signals, memories)
     after = replace(fired, codes=codes, seen=seen)
-    return Forward(x, codes, stack.decode(codes, x), after, would_fire=fired.seen or fired.codes, other_target=target)
+    would_fire = fired.seen or fired.codes
+    return Forward(
+        x, codes, stack.decode(codes, x), after, would_fire=would_fire, other_target=target, downstream=downstream
+    )
 
 
 def fire(stack: Stack, pre: Float[Tensor, "m b f"]) -> Fired:
