@@ -41,9 +41,11 @@ test-data: .venv/installed-dev
 bench: .venv-bench/installed
 	PYTHONWARNINGS=ignore .venv-bench/bin/python -m benchmarks $(ONLY)
 
-# Dictionaries both ways between us and SAELens, dictionary_learning, sparsify and others, run by the libraries themselves.
-interop: .venv-bench/installed
+# Dictionaries both ways between us and SAELens, dictionary_learning, sparsify and others, run by the libraries themselves;
+# then SAEBench's sparse probing on one of ours, which needs stories15M and labelled texts.
+interop: .venv-bench/installed test-data
 	PYTHONWARNINGS=ignore .venv-bench/bin/python -m benchmarks.interop
+	PYTHONWARNINGS=ignore .venv-bench/bin/python -m benchmarks.saebench
 
 # How large the package is, by room; its longest files and functions; how many files a run passes through.
 sizes: .venv/installed-dev

@@ -108,7 +108,7 @@ def run(
     data = overridden(at_scale(read_toml(path), scale, str(path)), overrides or [], str(path))
     data = take_plugins(data, str(path))
     plan = expand_and_capture(data, str(path), "the same command", quiet)
-    name = _checked_name(name) or _fresh_name(config_name(path).replace("/", "-"), runs)
+    name = _checked_name(name) if name is not None else _fresh_name(config_name(path).replace("/", "-"), runs)
     _work(Run.create(runs, name, to_toml(plan.config), plan.facts()), plan, quiet, executor)
 
 
@@ -301,8 +301,10 @@ def import_(
     from unbraid.cli.dictionaries import print_dictionary
     from unbraid.dictionaries.formats.load import load
 
-    stack = load(path)
-    stack.save(folder / (_checked_name(name) or name))
+    place = folder / _checked_name(name, "--as", "a dictionary")
+    if place.exists():
+        raise UserError(f"{place} exists already; accepted: another --as")
+    load(path).save(place)
     if not quiet:
         print_dictionary(folder / name)
     typer.echo(folder / name)
@@ -667,16 +669,14 @@ def _fresh_name(stem: str, runs: Path) -> str:
     return candidate
 
 
-def _checked_name(name: str | None) -> str | None:
-    if name is None:
-        return None
+def _checked_name(name: str, option: str = "--name", what: str = "a run") -> str:
     if name in RESERVED:
         raise UserError(
-            f"--name {name} is not for a run: beside the runs it holds their stages; accepted: another name"
+            f"{option} {name} is not for {what}: beside the runs it holds their stages; accepted: another name"
         )
     if not name or name.startswith(".") or "/" in name or not name.isprintable() or len(name) > LONGEST_NAME:
         raise UserError(
-            f"--name {name!r:.60} is not a name for a run; accepted: up to {LONGEST_NAME} letters, no slashes, and no "
-            "dot at the beginning"
+            f"{option} {name!r:.60} is not a name for {what}; accepted: up to {LONGEST_NAME} letters, no slashes, and "
+            "no dot at the beginning"
         )
     return name

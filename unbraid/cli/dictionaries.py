@@ -11,7 +11,7 @@ from rich.text import Text
 
 from unbraid.cli.language_model_scores import print_scores
 from unbraid.config import JsonDict
-from unbraid.dictionaries.formats.convert import Written, export
+from unbraid.dictionaries.formats.convert import Written, export_several
 from unbraid.dictionaries.formats.folder import is_folder
 from unbraid.dictionaries.formats.load import load
 from unbraid.dictionaries.stack import Stack
@@ -71,9 +71,11 @@ def export_dictionaries(
             "numbers them"
         )
     several_stacks = len({one.stack for one in chosen}) > 1
+    parts: dict[str, tuple[Stack, JsonDict]] = {}
     for one in chosen:
         part = f"stack-{one.stack}-member-{one.member}" if several_stacks else f"member-{one.member}"
-        written = export(one.dictionary, format, folder / part if len(chosen) > 1 else folder, one.metadata)
+        parts[part if len(chosen) > 1 else ""] = one.dictionary, one.metadata
+    for written in export_several(parts, format, folder):
         if not quiet:
             _print_written(written)
 

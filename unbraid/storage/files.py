@@ -8,8 +8,9 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Mapping
-from contextlib import suppress
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,26 @@ def read_checksums(folder: Path) -> dict[str, Any]:
     if seen not in _READ:
         _READ[seen] = read_sealed(path, "files")
     return _READ[seen]
+
+
+@contextmanager
+def folder_beside(path: Path) -> Iterator[Path]:
+    """A new folder to write into, beside the path where it shall be; whatever is still in it at the end is gone.
+
+    So are folders above that were made for it and stay empty.
+    """
+    made = [folder for folder in path.absolute().parents if not folder.exists()]
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        temporary.mkdir(parents=True)
+        yield temporary
+    except OSError as problem:
+        raise UserError(f"cannot write {path}: {problem.strerror}; accepted: a folder that can be written") from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        with suppress(OSError):
+            for folder in made:
+                folder.rmdir()
 
 
 def write_json(path: Path, value: Any) -> None:

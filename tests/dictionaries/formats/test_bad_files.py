@@ -13,8 +13,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import unbraid as ub
+from tests.dictionaries.formats.conftest import autoencoder
 from tests.dictionaries.formats.test_golden import GOLDEN
 from tests.test_cli import unbraid
+from unbraid.dictionaries.formats.convert import export_several
 from unbraid.errors import UserError
 
 NAN = float("nan")
@@ -300,7 +302,25 @@ def test_an_export_that_fails_leaves_nothing(here, capsys):
         (["--format", "sparsify", "--member", "3"], "has no dictionary 3"),
         (["--format", "sparsify", "--member", "x"], "is no member"),
     ]:
-        code, out, err = unbraid(capsys, "export", source, *words, "-o", here / "out")
+        code, out, err = unbraid(capsys, "export", source, *words)  # into exports/
         assert (code, out, len(err.splitlines())) == (2, "", 1), err
         assert said in err
     assert list(here.iterdir()) == []
+
+
+def test_of_several_all_are_exported_or_none(here):
+    relu, topk = autoencoder("relu"), autoencoder("topk")
+    with pytest.raises(UserError, match="accepted: topk"):
+        export_several({"a": (topk, {}), "b": (relu, {})}, "sparsify", here / "a" / "b")
+    assert list(here.iterdir()) == []
+    written = export_several({"a": (topk, {}), "b": (relu, {})}, "saelens", here / "out")
+    assert [one.path for one in written] == [here / "out/a", here / "out/b"]
+    assert sorted(path.name for path in (here / "out").iterdir()) == ["a", "b"]
+
+
+def test_a_name_that_is_taken_is_told_before_anything_is_read(here, capsys):
+    assert unbraid(capsys, "import", GOLDEN / "saelens/topk", "--as", "a", "-q")[0] == 0
+    code, _, err = unbraid(capsys, "import", "no/such", "--as", "a")
+    assert (code, err) == (2, "unbraid: dictionaries/a exists already; accepted: another --as\n")
+    code, _, err = unbraid(capsys, "import", "no/such", "--as", ".a")
+    assert (code, "--as '.a' is not a name for a dictionary" in err) == (2, True)

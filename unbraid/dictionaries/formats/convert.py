@@ -1,7 +1,6 @@
 """Convert a dictionary and check it while it is done: read one of another library, or write one for it."""
 
-import os
-import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from unbraid.dictionaries.formats.format import Check, Format, probe, verify
 from unbraid.dictionaries.stack import Stack
 from unbraid.errors import UserError
 from unbraid.storage.checksums import names
+from unbraid.storage.files import folder_beside
 
 LISTED = 6
 """So many names of what a folder holds are told."""
@@ -33,7 +33,7 @@ def read_checked(path: Path) -> Stack:
     name, path = _find(path)
     format = FORMATS[name]
     stack, metadata = format.read(path)
-    check = _check(format, stack, path)
+    check = _check(format, stack, path, path.name)
     if check is None:
         return replace(stack, metadata=metadata)
     source: JsonDict = {"format": name, "path": str(path), "notes": metadata.pop("notes", []), **check.to_dict()}
@@ -46,33 +46,38 @@ def export(stack: Stack, name: str, path: Path, metadata: JsonDict | None = None
     `metadata` is what is told of it beside the stack's own. A file that is there already and is another is kept, and
     the export refused.
     """
-    format = find_format(name)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        temporary.mkdir(parents=True)
-        notes = format.write(stack, temporary, {**stack.metadata, **(metadata or {})})
-        check = _check(format, stack, temporary)
+    return export_several({"": (stack, metadata or {})}, name, path)[0]
+
+
+def export_several(parts: Mapping[str, tuple[Stack, JsonDict]], name: str, path: Path) -> list[Written]:
+    """Write dictionaries with their metadata, each into a folder of this name within the path: all, or none."""
+    format, written = find_format(name), list[Written]()
+    with folder_beside(path) as temporary:
+        for part, (stack, metadata) in parts.items():
+            folder = temporary / part
+            folder.mkdir(exist_ok=True)
+            notes = format.write(stack, folder, {**stack.metadata, **metadata})
+            check = _check(format, stack, folder, (path / part).name)
+            written.append(Written(path / part, tuple(notes), check))
         _put(temporary, path)
-    except OSError as problem:
-        raise UserError(f"cannot write {path}: {problem.strerror}; accepted: a folder that can be written") from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-    return Written(path, tuple(notes), check)
+    return written
 
 
 def find_format(name: str) -> Format:
+    """A format that is written."""
+    written = [known for known, format in FORMATS.items() if type(format).write is not Format.write]
     if name not in FORMATS:
-        raise UserError(f"there is no format '{name:.40}'; {suggest(name, FORMATS)}")
+        raise UserError(f"there is no format '{name:.40}'; {suggest(name, written)}")
     return FORMATS[name]
 
 
-def _check(format: Format, stack: Stack, path: Path) -> Check | None:
+def _check(format: Format, stack: Stack, path: Path, name: str) -> Check | None:
     """Hold the format's formula, on the files, against the stack."""
     if stack.members != 1:
         return None
     double, x = probe(stack)
     ran = format.run(path, x)
-    return None if ran is None else verify(double, ran, x, f"{path.name} ({format.title})")
+    return None if ran is None else verify(double, ran, x, f"{name} ({format.title})")
 
 
 def _find(path: Path) -> tuple[str, Path]:

@@ -10,8 +10,6 @@ The folder of a stack within a run (`runs/NAME/stacks/00`) is one as well; it ha
 which is folded into the weights, and its checksums are the run's. A run directory is read as its one stack.
 """
 
-import os
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +23,7 @@ from unbraid.dictionaries.formats.provenance import of_run, scores_of
 from unbraid.dictionaries.stack import INHIBITION, Dictionary, Stack
 from unbraid.errors import UserError
 from unbraid.storage.checksums import is_sealed, resealing, seal, verify
-from unbraid.storage.files import read_arrays, read_json, read_object, write_arrays, write_json
+from unbraid.storage.files import folder_beside, read_arrays, read_json, read_object, write_arrays, write_json
 from unbraid.storage.runs import LANGUAGE_MODEL, Run
 
 SETTINGS, WEIGHTS, METADATA = "dictionary.json", "weights.safetensors", "metadata.json"
@@ -84,15 +82,9 @@ def save(stack: Stack, path: Path) -> None:
     """Write a stack into a folder that appears whole or not at all."""
     if path.exists():
         raise UserError(f"{path} exists already; accepted: a folder that is not there yet")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        temporary.mkdir(parents=True)
+    with folder_beside(path) as temporary:
         Folder().write(stack, temporary, stack.metadata)
         temporary.rename(path)
-    except OSError as problem:
-        raise UserError(f"cannot write {path}: {problem.strerror}; accepted: a folder that can be written") from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def add_file(path: Path, name: str, value: JsonDict) -> None:

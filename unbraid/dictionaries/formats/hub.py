@@ -9,7 +9,7 @@ from pathlib import Path
 
 from unbraid.config import JsonDict
 from unbraid.dictionaries.formats import FORMATS
-from unbraid.dictionaries.formats.convert import export, find_format
+from unbraid.dictionaries.formats.convert import export_several, find_format
 from unbraid.dictionaries.stack import Stack
 from unbraid.errors import Missing, UserError
 
@@ -58,15 +58,16 @@ def push(stack: Stack, repo_id: str, format: str = "unbraid", private: bool = Fa
         raise UserError(f"{repo_id!r:.60} is no id of a repository on the hub; accepted: owner/name")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "dictionary"
-        places = [""] if format == "unbraid" else [f"member-{index}" for index in range(stack.members)]
-        for index, place in enumerate(places):
-            export(stack if format == "unbraid" else stack.member(index), format, folder / place)
+        parts = {"": (stack, {})}
+        if format != "unbraid":
+            parts = {f"member-{index}": (stack.member(index), {}) for index in range(stack.members)}
+        export_several(parts, format, folder)
         (folder / "README.md").write_text(model_card(stack, repo_id, format))
         with _one_sentence(f"the hub took no upload to {repo_id}", "a repository you may write to (`hf auth login`)"):
             api = HfApi()
             api.create_repo(repo_id, private=private, exist_ok=True)
             api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message="Upload with unbraid")
-    return f"{repo_id}/{places[0]}".rstrip("/")
+    return f"{repo_id}/{next(iter(parts))}".rstrip("/")
 
 
 def model_card(stack: Stack, repo_id: str, format: str) -> str:

@@ -24,8 +24,8 @@ class Training(Schedule):
     """
 
     steps: int = Field(default=2000, ge=0, le=MOST_STEPS)
-    """Number of training steps, one batch each; more takes longer and fits better. 0: dictionaries are scored as they
-    begin, as those of `dictionary.init.from`."""
+    """Number of training steps, one batch each; more takes longer and fits better. 0: a dictionary is scored as it
+    begins, in a run one of `dictionary.init.from`."""
     batch: int = Field(default=1024, ge=1, le=1 << 24)
     """Samples in a step; more are slower and less noisy."""
     learning_rate: PerMemberFloat = Field(default=1e-3, gt=0)

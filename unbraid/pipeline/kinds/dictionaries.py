@@ -15,6 +15,7 @@ from unbraid.dictionaries import Dictionary
 from unbraid.dictionaries.baselines import AnyBaseline, KMedoids
 from unbraid.dictionaries.mechanisms import Enabled, Mechanism, enabled
 from unbraid.dictionaries.mechanisms.mechanism import check_signals
+from unbraid.dictionaries.stack import InitFrom
 from unbraid.dictionaries.training.config import Training
 from unbraid.evaluation.further import EnabledMetrics
 from unbraid.evaluation.language_model.config import LanguageModelEvaluation, check_texts_exist
@@ -83,6 +84,15 @@ class LearnsDictionaries(Experiment):
     @model_validator(mode="after")
     def check_mechanisms(self) -> Self:
         check_signals(self.enabled())
+        return self
+
+    @model_validator(mode="after")
+    def check_is_trained(self) -> Self:
+        if self.training.steps == 0 and not isinstance(self.dictionary.init, InitFrom):
+            raise ValueError(
+                "training.steps is 0 and the dictionary is not there yet; accepted: 1 or more, or dictionary.init = "
+                '{ from = "path" }'
+            )
         return self
 
     @model_validator(mode="after")
