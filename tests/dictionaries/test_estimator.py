@@ -47,17 +47,16 @@ def test_each_rule_at_its_defaults_recovers_the_planted_example_of_the_docs(acti
     assert 2 <= (model.transform(x) != 0).sum(1).mean() <= 4.4
 
 
-@pytest.mark.parametrize("activation", ["gated", "variational"])
-def test_rules_that_were_poor_at_their_defaults_are_not(activation):
+def test_gated_which_was_poor_at_its_defaults_is_not():
     world, x = planted()
-    model = SparseAutoencoder(48, activation=activation, steps=700).fit(x)
+    model = SparseAutoencoder(48, activation="gated", steps=600).fit(x)
     assert (world.directions.numpy() @ model.components_.T).max(1).mean() >= 0.9
 
 
-@pytest.mark.parametrize("activation", ["relu", "batchtopk", "gated"])
+@pytest.mark.parametrize("activation", ["relu", "gated"])
 def test_a_target_means_the_same_for_every_rule(activation):
     _, x = planted(16, 24, 4096)
-    model = SparseAutoencoder(24, activation=activation, target_l0=3, steps=500).fit(x)
+    model = SparseAutoencoder(24, activation=activation, target_l0=3, steps=400).fit(x)
     assert (model.transform(x) != 0).sum(1).mean() == pytest.approx(3, abs=0.3)
 
 
