@@ -6,6 +6,7 @@ import tomllib
 from textwrap import dedent
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
@@ -78,3 +79,17 @@ def test_the_code_on_one_model_as_a_module_runs():
     exec(code, namespace)
     assert namespace["written"].shape == (1, 7)
     assert len(namespace["cache"]) == 2
+
+
+def test_the_code_on_arrays_runs(tmp_path, monkeypatch, capsys):
+    """On fewer rows, and in fewer steps."""
+    monkeypatch.chdir(tmp_path)
+    np.save("activations.npy", ub.Superposition(dimensions=16, n_features=24).batch(0, 600).x.numpy())
+    fitting, estimating = code_blocks("arrays.md", "python")
+    assert len([line for line in fitting.splitlines() if line]) <= 10
+    namespace: dict[str, Any] = {}
+    exec(fitting.replace("steps=1000, batch=1024", "steps=10, batch=64"), namespace)
+    exec(estimating.replace("256", "24").replace("steps=200", "steps=5"), namespace)
+    assert "explained_variance" in capsys.readouterr().out
+    assert ub.load("dictionaries/mine").d_sae == 512
+    assert namespace["codes"].shape == (600, 24)

@@ -1,12 +1,25 @@
 """What a person sees while a run works, at the width of an ordinary terminal."""
 
 import io
+import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
-from unbraid.progress import PRIOR, Bar, Lines, OneOfMany, Recorded, Task, TimeLeft
+from unbraid.progress import (
+    PRIOR,
+    Bar,
+    Lines,
+    NotebookBar,
+    OneOfMany,
+    Recorded,
+    Silent,
+    Task,
+    TimeLeft,
+    for_notebook_or_terminal,
+)
 
 TRAINING = Task("top-k · seed 3 · training", "train", 100, 1.0)
 LINE = {
@@ -178,3 +191,52 @@ def test_records_are_written_as_the_work_goes_on_and_no_oftener_than_asked():
             time.sleep(0.01)
     assert 2 <= len(written) <= 1 + (time.monotonic() - began) / 0.05
     assert [record["share"] for record in written] == sorted(record["share"] for record in written)
+
+
+class Cell:
+    """What IPython's `display` gives back: a place in a cell's output, and all that was shown there."""
+
+    def __init__(self) -> None:
+        self.shown: list[dict[str, str]] = []
+
+    def display(self, data, raw, display_id):
+        assert raw
+        assert display_id
+        assert not self.shown
+        self.shown.append(data)
+        return self
+
+    def update(self, data, raw):
+        assert raw
+        self.shown.append(data)
+
+
+def test_a_notebook_has_a_bar_in_one_place(capsys):
+    cell = Cell()
+    with NotebookBar(cell.display) as bar:
+        bar.plan([TRAINING])
+        for step in range(101):
+            bar.advance(0, step)
+        bar.log(0, LINE)
+        bar.note("<b>done</b>")
+        bar.say("two\nlines")
+    assert 2 <= len(cell.shown) < 10  # not at every step
+    assert 'value="1.0000"' in cell.shown[-1]["text/html"]
+    assert "&lt;b&gt;done" in cell.shown[-1]["text/html"]
+    assert capsys.readouterr().out.count("\n") == 1
+
+
+def test_a_function_that_is_called_shows_a_bar_where_somebody_looks(monkeypatch):
+    def chosen(**console):
+        monkeypatch.setattr("unbraid.progress.Console", lambda stderr: Console(file=io.StringIO(), **console))
+        return type(for_notebook_or_terminal(quiet=False))
+
+    assert chosen(force_terminal=True) is Bar
+    assert chosen(force_terminal=False) is Silent
+    assert type(for_notebook_or_terminal(quiet=True)) is Silent
+    shell = SimpleNamespace(config={"IPKernelApp": {}})
+    ipython = SimpleNamespace(get_ipython=lambda: shell, display=SimpleNamespace(display=print))
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    assert chosen(force_terminal=True) is NotebookBar
+    shell.config = {}  # IPython in a terminal
+    assert chosen(force_terminal=True) is Bar

@@ -14,7 +14,7 @@ True
 |-----------------------|------------------------------------------------------------------------------------|
 | make data             | Superposition (Independent, Correlated, Hierarchy), Synth, Stories, Text           |
 | capture activations   | capture, Activations, diagnose                                                     |
-| train dictionaries    | fit, Dictionary (Relu, TopK, JumpRelu, ...), Training, mechanisms (Sparsity, ...)  |
+| train dictionaries    | fit (on a world or an array), Dictionary (Relu, TopK, ...), Training, mechanisms   |
 | compare with others   | SparseAutoencoder, Pca, Ica, Nmf, KMeans, KMedoids, Random, Oracle                 |
 | train transformers    | Transformer, Gauge, ModelState, train_model, constraints (Orthogonality, ...)      |
 | run one model         | Model (a torch module: hooks, cache, generate), splice, heads                      |
