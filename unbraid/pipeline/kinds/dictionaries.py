@@ -253,8 +253,7 @@ class DictionaryExperiment(LearnsDictionaries):
         """Known without planting them: a sweep is expanded in a moment, however large its worlds."""
         if isinstance(self.world, Activations):
             return 0
-        planted = isinstance(self.world, Superposition | Synth)
-        return self.world.n_features if planted else len(self.world.directions)
+        return self.world.n_features if isinstance(self.world, Superposition | Synth) else len(self.world.directions)
 
     def dictionary_world(self) -> World | None:
         return self.world if self.baseline is None else None
