@@ -36,8 +36,6 @@ from unbraid.storage.runs import LANGUAGE_MODEL, Run
 from unbraid.worlds import (
     Activations,
     AnyWorld,
-    PlantedMap,
-    PlantedPair,
     Stories,
     Superposition,
     Synth,
@@ -194,7 +192,7 @@ class DictionaryExperiment(LearnsDictionaries):
 
     @model_validator(mode="after")
     def check_world(self) -> Self:
-        if isinstance(self.world, (Stories, Text, PlantedMap, PlantedPair)):
+        if isinstance(self.world, (Stories, Text)):
             found = self.world.to_dict()["kind"]
             raise ValueError(
                 f"world.kind is '{found}', on which models are trained; accepted: world.kind = 'superposition', "
