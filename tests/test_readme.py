@@ -41,7 +41,7 @@ def test_the_configuration_shown_is_valid(tmp_path: Path):
 def test_the_commands_shown_are_the_commands_there_are():
     from unbraid.cli import app
 
-    shown = set(re.findall(r"^unbraid (\w+)", README, re.MULTILINE))
+    shown = set(re.findall(r"^unbraid ([\w-]+)", README, re.MULTILINE))
     assert shown == {
         command.name or (command.callback and command.callback.__name__) for command in app.registered_commands
     }

@@ -109,8 +109,9 @@ class RunResults:
     def __post_init__(self) -> None:
         """Whatever shows it must know of its plugins' metrics, whose facts it holds."""
         with suppress(UserError):
-            for name, facts in self.run.facts().get("metrics", {}).items():
-                learn(name, facts)
+            metrics = self.run.facts().get("metrics")
+            for name, facts in metrics.items() if isinstance(metrics, dict) else ():
+                learn(name, facts if isinstance(facts, dict) else {})
 
     def __repr__(self) -> str:
         return f"<run {self.run.name}: {self.kind}, {self.state}, {len(self.labels)} settings>"

@@ -8,17 +8,20 @@ from functools import cache, cached_property
 import numpy as np
 import torch
 
+from unbraid.activations.normalization import Normalization
 from unbraid.axes import Tensor
 from unbraid.battery.promise import Example, Promise
 from unbraid.config import check, to_toml
 from unbraid.dictionaries import ACTIVATIONS, Dictionary, Stack
 from unbraid.dictionaries.encoding import encode
+from unbraid.dictionaries.folding import fold
 from unbraid.dictionaries.lists import Inputs
 from unbraid.dictionaries.mechanisms import Mechanism, Reset, Signals, Sparsity
 from unbraid.dictionaries.mechanisms.mechanism import Forward, Mechanisms, Memory
 from unbraid.dictionaries.training.config import Training
 from unbraid.dictionaries.training.fit import advance, fit
 from unbraid.dictionaries.training.step import State, run_forward, step
+from unbraid.errors import UserError
 from unbraid.worlds import Superposition
 
 FEATURES, DIMENSIONS = 10, 6
@@ -194,6 +197,15 @@ def fast_is_reference(case: RuleCase) -> None:
     torch.testing.assert_close(encode(stack, x).to_dense(), stack.encode(x).to_dense(), rtol=1e-4, atol=1e-5)
 
 
+def scales_with_its_inputs(case: RuleCase) -> str | None:
+    """So that the scale of captured activations can be folded into weights."""
+    try:
+        fold(case.stack, Normalization(torch.zeros(DIMENSIONS).double(), 3.0))
+    except UserError:
+        return "its codes do not grow with pre-activations, so a scale cannot be folded into its weights"
+    return None
+
+
 class Renew(Mechanism):
     """Starts feature 3 of member 1 anew after every step."""
 
@@ -232,5 +244,6 @@ PROMISES: tuple[Promise[RuleCase], ...] = (
     Promise("resuming gives the same bits", resuming_is_exact),
     Promise("company does not matter", company_does_not_matter),
     Promise("the fast step is the readable one", fast_is_reference),
+    Promise("the scale of activations can be folded in", scales_with_its_inputs),
     Promise("a reset feature is new to it", a_reset_feature_is_new),
 )

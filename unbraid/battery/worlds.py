@@ -101,7 +101,8 @@ def features_fire_at_their_rates(case: WorldCase) -> str | None:
     if not case.world.has_truth:
         return "nothing is planted"
     batches, size = (3000, 1) if case.rates_by_batch else (1, 20_000)
-    counts = np.sum([case.world.batch(position, size).truth.counts()[0].numpy() for position in range(batches)], 0)
+    drawn = [case.world.batch(position, size).truth.counts()[0].numpy() for position in range(batches)]
+    counts = np.sum(drawn, axis=0)
     low, high = stats.binom.interval(1 - 1e-4, batches * size, case.world.probabilities.numpy())
     off = np.flatnonzero((counts < low) | (counts > high))
     assert not len(off), f"feature {off[0]} fired {counts[off[0]]} times, not {low[off[0]]:.0f} to {high[off[0]]:.0f}"

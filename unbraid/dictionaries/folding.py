@@ -5,7 +5,8 @@ With y = (x - mean) / scale, and codes that grow with scale as rows of the decod
     encoder, decoder   as they are          encoder_bias ← scale · encoder_bias
     pre_bias ← mean + scale · pre_bias      codes(x) = scale · codes(y)         x̂ = scale · ŷ + mean
 
-A rule that compares pre-activations with numbers of its own has those scaled as well.
+A rule that compares pre-activations with numbers of its own has those scaled as well. A plugin's rule is tried, and
+refused where its codes do not grow so.
 
 A transcoder has two, of its inputs (mean, scale) and of its targets (mean', scale'); codes grow with scale':
 
@@ -22,6 +23,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import torch
 
 from unbraid.activations.normalization import Normalization
@@ -53,7 +55,23 @@ def fold(stack: Stack, normalization: Normalization, target: Normalization | Non
     }
     if target is not None:
         tensors |= _toward(stack, normalization, target)
-    return replace(Stack.of(tensors, _activation(stack.activation, scale)), decoder_norm=stack.decoder_norm)
+    folded = replace(Stack.of(tensors, _activation(stack.activation, scale)), decoder_norm=stack.decoder_norm)
+    if not type(stack.activation).__module__.startswith("unbraid.") and not scales(stack, folded, scale):
+        raise UserError(
+            f"codes of the rule '{stack.activation.to_dict().get('kind')}' do not grow with pre-activations, so the "
+            f"activations' scale {scale:.3g} cannot be folded into weights; accepted: normalize = 'center'"
+        )
+    return folded
+
+
+@torch.no_grad()
+def scales(stack: Stack, folded: Stack, scale: float) -> bool:
+    """Whether the folded rule makes codes so many times as large of pre-activations so many times as large."""
+    rng = np.random.default_rng(0)
+    pre = torch.from_numpy(rng.standard_normal((stack.members, 16, stack.features))).to(stack.encoder)
+    plain = stack.activation.codes(pre, stack.tensors()).to_dense()
+    larger = folded.activation.codes(scale * pre, folded.tensors()).to_dense()
+    return bool(torch.allclose(larger, scale * plain, rtol=1e-4, atol=1e-5 * scale))
 
 
 @torch.no_grad()

@@ -281,7 +281,7 @@ def _only_matched(stack: Stack, reader: _Reader) -> _Reader:
 
     Redundancy and correlation are still measured on all features.
     """
-    if not isinstance(stack.activation, Relu) or bool((reader.columns < 0).any()) or reader.nearest is not None:
+    if type(stack.activation) is not Relu or bool((reader.columns < 0).any()) or reader.nearest is not None:
         return reader
     named = stack.parameters().items()
     narrow = stack.with_parameters({name: p[:, reader.columns[0]] for name, p in named if name not in WITHOUT_FEATURES})

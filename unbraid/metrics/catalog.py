@@ -118,12 +118,28 @@ _FAMILIES = sorted((name.partition("<")[0], name) for name in METRICS if "<" in 
 def learn(name: str, facts: Mapping[str, Any]) -> None:
     """Have the record of a plugin's metric, as a run directory has it too; one that is built in stays as it is."""
     if name not in METRICS or METRICS[name].section == OF_PLUGINS:
-        known: dict[str, Any] = {
-            key: str(facts[key]) for key in ("label", "sentence", "unit", "format") if key in facts
-        }
         better: Better = facts["better"] if facts.get("better") in get_args(Better) else "neither"
-        known = {"sentence": "", "label": name.replace("_", " "), "chance": RANDOM, "ceiling": ORACLE, **known}
-        METRICS[name] = Metric(name, section=OF_PLUGINS, better=better, compared=True, **known)
+        METRICS[name] = Metric(
+            name,
+            label=str(facts.get("label") or name.replace("_", " ")),
+            sentence=str(facts.get("sentence", "")),
+            section=OF_PLUGINS,
+            chance=RANDOM,
+            ceiling=ORACLE,
+            unit=str(facts.get("unit", "")),
+            better=better,
+            format=_format(facts.get("format")),
+            compared=True,
+        )
+
+
+def _format(asked: object) -> str:
+    """A format that numbers can be written with: a run directory may hold any."""
+    try:
+        format(0.5, str(asked))
+    except ValueError:
+        return ".3f"
+    return str(asked)
 
 
 def get(name: str) -> Metric:

@@ -139,7 +139,7 @@ def fires(member: Stack, world: World, samples: int) -> Bool[Tensor, "f"]:
 
 def _add_fired(fired: Bool[Tensor, "f"], member: Stack, x: Float[Tensor, "b d"]) -> None:
     """Mark what fires here; where entries fire on their own account, only those silent so far are tried."""
-    if isinstance(member.activation, Relu) and not member.inhibition:
+    if type(member.activation) is Relu and not member.inhibition:
         silent = (~fired).nonzero()[:, 0]
         largest = (x @ member.encoder[0, silent].T).amax(0) + member.shifted_bias()[0, silent]
         fired[silent] = largest > 0

@@ -37,8 +37,6 @@ from unbraid.storage.runs import LANGUAGE_MODEL, Run
 from unbraid.worlds import (
     Activations,
     AnyWorld,
-    PlantedMap,
-    PlantedPair,
     Stories,
     Superposition,
     Synth,
@@ -204,7 +202,7 @@ class DictionaryExperiment(LearnsDictionaries):
 
     @model_validator(mode="after")
     def check_world(self) -> Self:
-        if isinstance(self.world, (Stories, Text, PlantedMap, PlantedPair)):
+        if isinstance(self.world, (Stories, Text)):
             found = self.world.to_dict()["kind"]
             raise ValueError(
                 f"world.kind is '{found}', on which models are trained; accepted: world.kind = 'superposition', "
@@ -263,9 +261,7 @@ class DictionaryExperiment(LearnsDictionaries):
         """Known without planting them: a sweep is expanded in a moment, however large its worlds."""
         if isinstance(self.world, Activations):
             return 0
-        if isinstance(self.world, Superposition | Synth):
-            return self.world.n_features
-        return len(self.world.directions)
+        return self.world.n_features if isinstance(self.world, Superposition | Synth) else len(self.world.directions)
 
     def dictionary_world(self) -> World | None:
         return self.world if self.baseline is None else None
