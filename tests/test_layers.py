@@ -28,6 +28,7 @@ LAYERS = [
     {"figures"},
     {"report"},
     {"explorer"},
+    {"work"},
     {"cli"},
     {"__main__"},
 ]

@@ -12,6 +12,7 @@ really taken so far against its guess, over the tasks that run side by side, and
 A step that took ten times as long as most of its kind (one that compiles something) counts for itself alone.
 """
 
+import html
 import math
 import sys
 import threading
@@ -36,6 +37,7 @@ PRIOR = 5.0
 ONE_OFF = 10.0
 """So many times as long as the median of its kind, a step is no measure of those to come."""
 SECONDS_BETWEEN_RECORDS = 1.0
+SECONDS_BETWEEN_PICTURES = 0.2
 CURVE_POINTS = 200
 """So many of the lines that a task logged last are recorded."""
 BINS = 8
@@ -282,6 +284,49 @@ class Bar(Progress):
         self._progress.console.print(Text(one_line(sentence)), soft_wrap=True)
 
 
+class Notebook(Progress):
+    """A bar in the output of a notebook's cell, replaced in place, with the newest numbers beside it."""
+
+    def __init__(self) -> None:
+        from IPython.display import display  # a notebook has it
+
+        super().__init__()
+        self._words, self._shown = "starting", float("-inf")
+        self._display = display(self._picture(), raw=True, display_id=True)
+
+    def __exit__(self, *_: object) -> None:
+        self._show(time.monotonic())
+
+    def advance(self, index: int, step: int) -> None:
+        super().advance(index, step)
+        self._refresh()
+
+    def note(self, words: str, last: bool = False) -> None:
+        self._words = words
+        self._refresh()
+
+    def status(self, words: str) -> None:
+        self._words = words
+        self._show(time.monotonic())
+
+    def say(self, sentence: str) -> None:
+        print(one_line(sentence))
+
+    def _refresh(self) -> None:
+        if (now := time.monotonic()) - self._shown >= SECONDS_BETWEEN_PICTURES:
+            self._show(now)
+
+    def _show(self, now: float) -> None:
+        self._shown = now
+        self._display.update(self._picture(), raw=True)
+
+    def _picture(self) -> dict[str, str]:
+        share = self._time.share()
+        words = f"{share:.0%}  {time_words(self._time.seconds())}  {self._words}"
+        bar = f'<progress max="1" value="{share:.4f}" style="width: 16em"></progress>'
+        return {"text/html": f"<div>{bar} {html.escape(words)}</div>", "text/plain": words}
+
+
 class OneOfMany(Progress):
     """A run among several that `whole` shows as one work; `first` is where its tasks begin in the whole plan."""
 
@@ -432,6 +477,8 @@ class TaskProgress:
 
 
 def for_terminal(quiet: bool) -> Progress:
-    """A bar on a terminal, lines elsewhere, or nothing."""
+    """A bar on a terminal or in a notebook, lines elsewhere, or nothing."""
     console = Console(stderr=True)
-    return Silent() if quiet else Bar(console) if console.is_terminal else Lines(console)
+    if quiet:
+        return Silent()
+    return Notebook() if console.is_jupyter else Bar(console) if console.is_terminal else Lines(console)

@@ -15,7 +15,6 @@ import tempfile
 import traceback
 from collections.abc import Callable
 from contextlib import ExitStack
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -47,9 +46,6 @@ RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run directory
 RUNS = Path("runs")
 DICTIONARIES = Path("dictionaries")
 """Where imported dictionaries are."""
-LONGEST_NAME = 60
-RESERVED = ("cache", "stages")
-"""Folders beside the runs: the cache of stages, and what it was called before."""
 
 
 @app.command()
@@ -74,16 +70,13 @@ def run(
     Activations of a language model that the configuration needs and that are not there are captured first. Prints the
     run directory last.
     """
-    from unbraid.cli.work import expand_and_capture
-    from unbraid.config import read_toml, to_toml
-    from unbraid.config.sweep import at_scale, overridden
+    from unbraid.config import to_toml
     from unbraid.storage.runs import Run
-    from unbraid.studies.shipped import config_name, find_config
+    from unbraid.work import checked_name, expand_and_capture, fresh_name, read_config, stem_of
 
-    path = find_config(config)
-    data = overridden(at_scale(read_toml(path), scale, str(path)), overrides or [], str(path))
-    plan = expand_and_capture(data, str(path), "the same command", quiet)
-    name = _checked_name(name) or _fresh_name(config_name(path).replace("/", "-"), runs)
+    data, source = read_config(config, overrides or [], scale)
+    plan = expand_and_capture(data, source, "the same command", quiet)
+    name = checked_name(name) or fresh_name(stem_of(config), runs)
     _work(Run.create(runs, name, to_toml(plan.config), plan.facts()), plan, quiet)
 
 
@@ -259,9 +252,10 @@ def import_(
     """
     from unbraid.cli.dictionaries import print_dictionary
     from unbraid.dictionaries.formats.load import load
+    from unbraid.work import checked_name
 
     stack = load(path)
-    stack.save(folder / (_checked_name(name) or name))
+    stack.save(folder / (checked_name(name) or name))
     if not quiet:
         print_dictionary(folder / name)
     typer.echo(folder / name)
@@ -323,35 +317,13 @@ def claims(
 ) -> None:
     """Test what the source studies claim: run what is missing, reuse what is there, and write the ledger."""
     from unbraid.cli.ledger import print_claims, print_ledger
-    from unbraid.cli.work import capture_for, work_through
-    from unbraid.report.ledger import ledger_page, ledger_table
-    from unbraid.storage.files import json_bytes, write_bytes
-    from unbraid.studies.ledger import (
-        NOT_RUN,
-        earlier_verdicts,
-        find_claims,
-        ledger_entries,
-        plan_claims,
-        reuse_verdicts,
-        with_q,
-        write_ledger_file,
-    )
-    from unbraid.studies.plans import check_scale, unfinished
+    from unbraid.storage.files import json_bytes
+    from unbraid.work import ClaimsAsked
 
-    selected = find_claims(ids or [])
-    selected_ids = {claim.id for claim in selected}
+    asked = ClaimsAsked(ids or [], scale, runs, ledger)
     again = ["unbraid", "claims", *(ids or []), "--scale", scale, "--runs", str(runs)]
     again = shlex.join([*again, *(["--ledger", str(ledger)] if ledger else [])])
-    earlier = earlier_verdicts(ledger, check_scale(scale))
-    if not listed:
-        capture_for(selected, scale, again, quiet)
-    planned = plan_claims(scale, runs)
-    if not listed:
-        entries = reuse_verdicts(ledger_entries(planned), earlier)
-        to_run = selected_ids & {entry["id"] for entry in entries if entry["verdict"] == NOT_RUN}
-        work_through(unfinished(study for claim, study in planned if claim.id in to_run), again, quiet)
-    entries = with_q(reuse_verdicts(ledger_entries(planned), earlier))
-    shown = [entry for entry in entries if entry["id"] in selected_ids]
+    shown = asked.listed() if listed else asked.test(again, quiet)
     if as_json:
         typer.echo(json_bytes({"scale": scale, "claims": shown}).decode().rstrip("\n"))
     elif listed:
@@ -359,13 +331,7 @@ def claims(
     elif not quiet:
         print_ledger(shown)
     if not listed:
-        page, table = runs / f"claims-{scale}.html", ledger_table(entries, scale).encode()
-        if ledger is not None:
-            write_ledger_file(ledger, entries, scale)
-            write_bytes(ledger.with_suffix(".md"), table)
-        write_bytes(page.with_suffix(".md"), table)
-        write_bytes(page, ledger_page(entries, scale, runs).encode())
-        typer.echo(page, err=as_json)
+        typer.echo(asked.page, err=as_json)
 
 
 @app.command()
@@ -517,8 +483,8 @@ def _report_bug() -> int:
 def _work(run: "Run", plan: "Plan | None", quiet: bool) -> None:
     """Do what is left of a run, write its report, and print what came of it and where it is."""
     from unbraid.cli.run_summary import print_summary
-    from unbraid.cli.work import finish
     from unbraid.progress import for_terminal
+    from unbraid.work import finish
 
     with run.advice(), for_terminal(quiet) as progress:
         finish(run, plan, progress, run.resume_command)
@@ -574,27 +540,3 @@ def _worlds(run: "Run") -> "list[World]":
 
     plan = expand(run.config(), str(run.path / "config.toml"))
     return [world for member in plan.members if (world := member.experiment.dictionary_world()) is not None]
-
-
-def _fresh_name(stem: str, runs: Path) -> str:
-    """The config's name and the time, with a number where that is taken."""
-    name = f"{stem}-{datetime.now():%Y%m%d-%H%M%S}"
-    taken = 1
-    while (runs / (candidate := name if taken == 1 else f"{name}-{taken}")).exists():
-        taken += 1
-    return candidate
-
-
-def _checked_name(name: str | None) -> str | None:
-    if name is None:
-        return None
-    if name in RESERVED:
-        raise UserError(
-            f"--name {name} is not for a run: beside the runs it holds their stages; accepted: another name"
-        )
-    if not name or name.startswith(".") or "/" in name or not name.isprintable() or len(name) > LONGEST_NAME:
-        raise UserError(
-            f"--name {name!r:.60} is not a name for a run; accepted: up to {LONGEST_NAME} letters, no slashes, and no "
-            "dot at the beginning"
-        )
-    return name
