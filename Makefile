@@ -41,9 +41,11 @@ test-data: .venv/installed-dev
 bench: .venv-bench/installed
 	PYTHONWARNINGS=ignore .venv-bench/bin/python -m benchmarks $(ONLY)
 
-# Dictionaries both ways between us and SAELens, dictionary_learning, sparsify and others, run by the libraries themselves.
+# Dictionaries both ways between us and SAELens, dictionary_learning, sparsify and others, run by the libraries themselves;
+# and the trackers that mirror a log.
 interop: .venv-bench/installed
 	PYTHONWARNINGS=ignore .venv-bench/bin/python -m benchmarks.interop
+	PYTHONWARNINGS=ignore .venv-bench/bin/python -m benchmarks.mirrors
 
 # How large the package is, by room; its longest files and functions; how many files a run passes through.
 sizes: .venv/installed-dev

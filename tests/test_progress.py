@@ -2,11 +2,16 @@
 
 import io
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
 from rich.console import Console
+from traitlets.config import Config
 
-from unbraid.progress import PRIOR, Bar, Lines, OneOfMany, Recorded, Task, TimeLeft
+from unbraid.progress import PRIOR, Bar, Lines, Notebook, OneOfMany, Recorded, Task, TimeLeft
 
 TRAINING = Task("top-k · seed 3 · training", "train", 100, 1.0)
 LINE = {
@@ -31,6 +36,35 @@ def test_the_bar_shows_time_left_and_the_numbers_at_80_columns():
     assert "left" in shown
     assert "MMCS 0.91  L0 5.5  reconstruction 0.13" in shown
     assert "a checkpoint is damaged" in shown
+
+
+@pytest.fixture
+def cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InteractiveShell]:
+    """A shell of IPython that keeps what a cell displays."""
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    yield InteractiveShell.instance(config=Config({"HistoryManager": {"enabled": False}}))
+    InteractiveShell.clear_instance()
+
+
+def test_a_notebook_has_one_bar_that_is_replaced(cell: InteractiveShell, capsys: pytest.CaptureFixture[str]):
+    with capture_output(stdout=False, stderr=False) as shown, Notebook() as bar:
+        bar.plan([TRAINING])
+        for step in range(50):
+            bar.advance(0, step)
+        bar.log(0, LINE)
+        bar.status("<b>done</b>")
+        bar.advance(0, 100)
+        bar.say("a checkpoint is damaged")
+    first, *later = shown._outputs
+    assert not first["update"]
+    assert all(output["update"] for output in later)
+    assert len({output["transient"]["display_id"] for output in shown._outputs}) == 1
+    assert 2 <= len(later) <= 4  # not one a step
+    assert 'value="0.0000"' in first["data"]["text/html"]
+    assert 'value="1.0000"' in later[-1]["data"]["text/html"]
+    assert "100%" in later[-1]["data"]["text/plain"]
+    assert "&lt;b&gt;done&lt;/b&gt;" in later[-1]["data"]["text/html"]
+    assert capsys.readouterr().out == "a checkpoint is damaged\n"
 
 
 def test_plain_lines_tell_the_time_left():

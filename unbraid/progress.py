@@ -60,6 +60,8 @@ class Task:
     steps: int
     seconds_per_step: float
     """A guess; only its ratio to other tasks of the same kind matters once one of them has begun."""
+    members: tuple[str, ...] = ()
+    """Of a training, the names of what is trained, in the order in which its log has their numbers."""
 
     @property
     def seconds(self) -> float:
@@ -293,6 +295,7 @@ class Notebook(Progress):
         super().__init__()
         self._words, self._shown = "starting", float("-inf")
         self._display = display(self._picture(), raw=True, display_id=True)
+        assert self._display is not None, "what has an id can be updated"
 
     def __exit__(self, *_: object) -> None:
         self._show(time.monotonic())

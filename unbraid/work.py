@@ -20,6 +20,7 @@ from unbraid.config import Config, JsonDict, merge, parse_override, read_toml, t
 from unbraid.config.sweep import at_path, at_scale, lists_to_sweep, overridden
 from unbraid.errors import Missing, UserError
 from unbraid.pipeline.expand import Plan, expand, kind_of
+from unbraid.pipeline.mirrors import check_mirrors, mirrored
 from unbraid.pipeline.run import carry_out, missing_stages
 from unbraid.pipeline.stage import Stage
 from unbraid.progress import OneOfMany, Progress, Recorded, for_terminal
@@ -27,7 +28,7 @@ from unbraid.report.page import write_report
 from unbraid.results import RunResults
 from unbraid.signals import StopSignals
 from unbraid.storage.files import write_bytes
-from unbraid.storage.runs import CACHE, Run, find_run
+from unbraid.storage.runs import CACHE, MIRRORS, Run, find_run
 from unbraid.studies.shipped import config_name, find_config
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
 RUNS = "runs"
 """The folder that holds the runs, where no other is named."""
 LONGEST_NAME = 60
-RESERVED = (CACHE, "stages")
-"""Folders beside the runs: the cache of stages, and what it was called before."""
+RESERVED = (CACHE, MIRRORS, "stages")
+"""Folders beside the runs: the cache of stages, mirrors of logs, and what the cache was called before."""
 FROM_PYTHON = "the configuration given"
 """What messages call a configuration that is no file."""
 AGAIN = "the same call"
@@ -342,7 +343,12 @@ def finish(
     run: Run, plan: Plan | None, progress: Progress, resume_command: str, missing: Sequence[Stage] | None = None
 ) -> None:
     """Do whatever a run still needs, and write its report."""
-    with run.locked(), StopSignals(resume_command) as signals, Recorded(progress, run.set_progress) as progress:
+    with (
+        run.locked(),
+        StopSignals(resume_command) as signals,
+        mirrored(run, progress) as progress,
+        Recorded(progress, run.set_progress) as progress,
+    ):
         for change in run.environment_changes() if not run.is_finished else ():
             progress.say(f"note: {change}; the bits may differ from an uninterrupted run")
         carry_out(run, plan, progress, signals, _report, missing)
@@ -354,7 +360,9 @@ def _report(run: Run) -> Path:
 
 def expand_and_capture(data: JsonDict, source: str, resume_command: str, quiet: bool) -> Plan:
     """The members of a configuration; activations it needs and has not got are captured first."""
-    return expand(data, source, _capture_with(resume_command, quiet))
+    plan = expand(data, source, _capture_with(resume_command, quiet))
+    check_mirrors(plan.config.get("mirrors", ()))
+    return plan
 
 
 def _capture_with(resume_command: str, quiet: bool) -> Callable[[CaptureConfig, Path], None]:
@@ -401,7 +409,7 @@ def checked_name(name: str | None) -> str | None:
         return None
     if name in RESERVED:
         raise UserError(
-            f"the name {name} is not for a run: beside the runs it holds their stages; accepted: another name"
+            f"the name {name} is not for a run: beside the runs it is another folder; accepted: another name"
         )
     if not name or name.startswith(".") or "/" in name or not name.isprintable() or len(name) > LONGEST_NAME:
         raise UserError(
