@@ -294,8 +294,9 @@ class Notebook(Progress):
 
         super().__init__()
         self._words, self._shown = "starting", float("-inf")
-        self._display = display(self._picture(), raw=True, display_id=True)
-        assert self._display is not None, "what has an id can be updated"
+        shown = display(self._picture(), raw=True, display_id=True)
+        assert shown is not None, "what has an id can be updated"
+        self._display = shown
 
     def __exit__(self, *_: object) -> None:
         self._show(time.monotonic())

@@ -42,6 +42,13 @@ app = typer.Typer(
 
 RunsOption = Annotated[Path, typer.Option("--runs", metavar="DIR", help="The folder that holds the runs.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the run directory.")]
+ColumnOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Of a dataset, the column of texts; by default text.")
+]
+SplitOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Of a dataset, which split; by default the only one.")
+]
+SubsetOption = Annotated[str | None, typer.Option(metavar="NAME", help="Of a dataset, which of its configurations.")]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, or its name in the folder of runs.")]
 RUNS = Path("runs")
 DICTIONARIES = Path("dictionaries")
@@ -195,10 +202,19 @@ def explore(
 def evaluate(
     name: RunArgument,
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A Hugging Face model: a folder, or its name.")],
-    text: Annotated[Path, typer.Argument(metavar="TEXT", help="A text to splice reconstructions into.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="A text, or a dataset, to splice reconstructions into.")],
+    column: ColumnOption = None,
+    split: SplitOption = None,
+    subset: SubsetOption = None,
     labels: Annotated[
-        list[Path] | None,
-        typer.Option("--labels", metavar="FILE", help="Labelled texts for sparse probing, as .jsonl; may be repeated."),
+        list[str] | None,
+        typer.Option("--labels", metavar="FILE", help="Labelled texts for probing: .jsonl or a dataset; may repeat."),
+    ] = None,
+    label_text: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of datasets of labels, the column of texts; by default text.")
+    ] = None,
+    label_column: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The column of labels; by default label.")
     ] = None,
     site: Annotated[
         str | None, typer.Option(metavar="SITE", help="Where in the model; by default where the run was trained.")
@@ -221,7 +237,8 @@ def evaluate(
     from unbraid.storage.files import json_bytes
     from unbraid.storage.runs import LANGUAGE_MODEL
 
-    on = {"model": model, "text": str(text), "labels": [str(path) for path in labels or []], "site": site}
+    on = {"model": model, "text": text, "column": column, "split": split, "subset": subset, "site": site}
+    on |= {"labels": labels or [], "label_text": label_text, "label_column": label_column}
     asked = {**on, "tokens": tokens, "texts": texts, "context": context, "letters": letters}
     config, folder = check(LanguageModelEvaluation, asked, "unbraid evaluate"), _dictionary(name, runs)
     if folder is not None:
@@ -353,10 +370,18 @@ def configs() -> None:
 @app.command()
 def capture(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A Hugging Face model: a folder, or its name.")],
-    text: Annotated[Path, typer.Argument(metavar="TEXT", help="A text file, a .jsonl file, or a folder of them.")],
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="A text, a .jsonl file, a folder of them, or a Hugging Face dataset.")
+    ],
     site: Annotated[
         str, typer.Option(metavar="SITE", help="As model.layers.3 or blocks.3.hook_resid_post; see docs/capture.md.")
     ],
+    column: ColumnOption = None,
+    split: SplitOption = None,
+    subset: SubsetOption = None,
+    streaming: Annotated[
+        bool, typer.Option("--streaming", help="Read a dataset as rows are needed; with --tokens.")
+    ] = False,
     target: Annotated[
         str | None, typer.Option(metavar="SITE", help="Another site, that transcoders predict; of the same pass.")
     ] = None,
@@ -378,7 +403,8 @@ def capture(
     from unbraid.config import check
     from unbraid.progress import for_terminal
 
-    asked = {"model": model, "text": str(text), "site": site, "tokens": tokens, "dtype": dtype, "context": context}
+    asked = {"model": model, "text": text, "site": site, "tokens": tokens, "dtype": dtype, "context": context}
+    asked |= {"column": column, "split": split, "subset": subset, "streaming": streaming or None}
     config = check(CaptureConfig, {**asked, "target": target, "batch": batch}, "unbraid capture")
     folder = out or default_folder(model, "-to-".join(config.names))
     shards = capture_activations(config, folder, for_terminal(quiet))
