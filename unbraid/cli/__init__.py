@@ -83,7 +83,7 @@ def run(
 
     data, source = read_config(config, overrides or [], scale)
     plan = expand_and_capture(data, source, "the same command", quiet)
-    name = checked_name(name) or fresh_name(stem_of(config), runs)
+    name = checked_name(name, "--name") or fresh_name(stem_of(config), runs)
     _work(Run.create(runs, name, to_toml(plan.config), plan.facts()), plan, quiet)
 
 
@@ -272,7 +272,7 @@ def import_(
     from unbraid.work import checked_name
 
     stack = load(path)
-    stack.save(folder / (checked_name(name) or name))
+    stack.save(folder / (checked_name(name, "--as") or name))
     if not quiet:
         print_dictionary(folder / name)
     typer.echo(folder / name)
