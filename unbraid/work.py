@@ -413,7 +413,7 @@ def checked_name(name: str | None, option: str = "name") -> str | None:
         )
     if not name or name.startswith(".") or "/" in name or not name.isprintable() or len(name) > LONGEST_NAME:
         raise UserError(
-            f"{option} {name!r:.60} is not a name for a run; accepted: up to {LONGEST_NAME} letters, no slashes, and no "
-            "dot at the beginning"
+            f"{option} {name!r:.60} is not a name for a run; accepted: up to {LONGEST_NAME} letters, no slashes, and "
+            "no dot at the beginning"
         )
     return name

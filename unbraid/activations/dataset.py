@@ -91,8 +91,8 @@ def check_column(rows: "Rows", column: str, path: str) -> None:
 def read_column(rows: "Rows", column: str, path: str) -> Iterator[str]:
     """The texts of a column that are not empty, in order."""
     check_column(rows, column, path)
-    batches: Iterator[Any] = rows.select_columns([column]).iter(batch_size=BATCH)
-    for batch in batches:
+    batches = rows.select_columns([column]).iter(batch_size=BATCH)
+    for batch in cast("Iterator[dict[str, list[Any]]]", batches):
         for text in batch[column]:
             yield from [check_text(text, column, path)] if text is not None and text != "" else []
 
