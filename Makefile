@@ -42,10 +42,11 @@ bench: .venv-bench/installed
 	PYTHONWARNINGS=ignore .venv-bench/bin/python -m benchmarks $(ONLY)
 
 # Dictionaries both ways between us and SAELens, dictionary_learning, sparsify and others, run by the libraries themselves;
-# then SAEBench's sparse probing on one of ours, which needs stories15M and labelled texts.
+# SAEBench's sparse probing on one of ours, which needs stories15M and labelled texts; and the trackers that mirror a log.
 interop: .venv-bench/installed test-data
 	PYTHONWARNINGS=ignore .venv-bench/bin/python -m benchmarks.interop
 	PYTHONWARNINGS=ignore .venv-bench/bin/python -m benchmarks.saebench
+	PYTHONWARNINGS=ignore .venv-bench/bin/python -m benchmarks.mirrors
 
 # How large the package is, by room; its longest files and functions; how many files a run passes through.
 sizes: .venv/installed-dev

@@ -14,8 +14,7 @@ from typing import Any
 
 import torch
 
-from unbraid import cli
-from unbraid.cli import work
+from unbraid import cli, work
 from unbraid.config import read_toml, to_toml
 from unbraid.pipeline.expand import expand
 from unbraid.storage.checksums import PROGRESS
@@ -24,7 +23,7 @@ from unbraid.storage.runs import Run
 LAUNCHER = multiprocessing.get_context("forkserver")
 LAUNCHER.set_forkserver_preload(
     [
-        *("unbraid.cli", "unbraid.cli.work", "unbraid.pipeline.kinds", "tests.pipeline.small_stages", "scipy.stats"),
+        *("unbraid.cli", "unbraid.work", "unbraid.pipeline.kinds", "tests.pipeline.small_stages", "scipy.stats"),
         *(
             "kmedoids",
             "sklearn.cluster",

@@ -15,7 +15,7 @@ from materials import packages
 from tests.activations.conftest import small, tokenizer
 from tests.test_cli import TINY, unbraid
 from unbraid.errors import UserError
-from unbraid.evaluation.language_model.probing import CLASSES, read_labelled
+from unbraid.evaluation.language_model.labelled import CLASSES, read_labelled
 from unbraid.storage.runs import Run
 
 WORDS = "the cat sat on the mat and then the big dog ran"

@@ -144,7 +144,7 @@ def test_a_mutated_configuration_is_run_or_refused(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr("unbraid.cli.work.write_report", lambda runs, path: path)  # drawing is tested elsewhere
+    monkeypatch.setattr("unbraid.work.write_report", lambda runs, path: path)  # drawing is tested elsewhere
     codes: list[int] = []
 
     @settings(

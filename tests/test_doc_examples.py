@@ -41,6 +41,15 @@ def test_the_code_on_baselines_runs(capsys: pytest.CaptureFixture[str]):
     assert "mmcs" in capsys.readouterr().out
 
 
+def test_the_code_on_running_from_python_runs(tmp_path, monkeypatch, undrawn, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.chdir(tmp_path)
+    (code,) = code_blocks("python.md", "python")
+    namespace: dict[str, Any] = {}
+    exec(code.replace("200", "10"), namespace)
+    assert namespace["again"].run.path == namespace["wider"].run.path
+    assert "d_sae 96" in capsys.readouterr().out
+
+
 def test_the_claim_of_the_page_is_the_one_that_ships(tmp_path):
     text = (ROOT / "docs" / "claims-ledger.md").read_text()
     block = dedent(re.findall(r"   ```toml\n(.*?)   ```", text, re.DOTALL)[0])

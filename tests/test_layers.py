@@ -29,6 +29,7 @@ LAYERS = [
     {"report"},
     {"explorer"},
     {"battery"},
+    {"work"},
     {"cli"},
     {"__main__"},
 ]

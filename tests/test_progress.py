@@ -1,18 +1,21 @@
 """What a person sees while a run works, at the width of an ordinary terminal."""
 
 import io
-import sys
 import time
-from types import SimpleNamespace
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
 from rich.console import Console
+from traitlets.config import Config
 
 from unbraid.progress import (
     PRIOR,
     Bar,
     Lines,
-    NotebookBar,
+    Notebook,
     OneOfMany,
     Recorded,
     Silent,
@@ -44,6 +47,35 @@ def test_the_bar_shows_time_left_and_the_numbers_at_80_columns():
     assert "left" in shown
     assert "MMCS 0.91  L0 5.5  reconstruction 0.13" in shown
     assert "a checkpoint is damaged" in shown
+
+
+@pytest.fixture
+def cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InteractiveShell]:
+    """A shell of IPython that keeps what a cell displays."""
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    yield InteractiveShell.instance(config=Config({"HistoryManager": {"enabled": False}}))
+    InteractiveShell.clear_instance()
+
+
+def test_a_notebook_has_one_bar_that_is_replaced(cell: InteractiveShell, capsys: pytest.CaptureFixture[str]):
+    with capture_output(stdout=False, stderr=False) as shown, Notebook() as bar:
+        bar.plan([TRAINING])
+        for step in range(50):
+            bar.advance(0, step)
+        bar.log(0, LINE)
+        bar.status("<b>done</b>")
+        bar.advance(0, 100)
+        bar.say("a checkpoint is damaged")
+    first, *later = shown._outputs
+    assert not first["update"]
+    assert all(output["update"] for output in later)
+    assert len({output["transient"]["display_id"] for output in shown._outputs}) == 1
+    assert 2 <= len(later) <= 4  # not one a step
+    assert 'value="0.0000"' in first["data"]["text/html"]
+    assert 'value="1.0000"' in later[-1]["data"]["text/html"]
+    assert "100%" in later[-1]["data"]["text/plain"]
+    assert "&lt;b&gt;done&lt;/b&gt;" in later[-1]["data"]["text/html"]
+    assert capsys.readouterr().out == "a checkpoint is damaged\n"
 
 
 def test_plain_lines_tell_the_time_left():
@@ -193,39 +225,6 @@ def test_records_are_written_as_the_work_goes_on_and_no_oftener_than_asked():
     assert [record["share"] for record in written] == sorted(record["share"] for record in written)
 
 
-class Cell:
-    """What IPython's `display` gives back: a place in a cell's output, and all that was shown there."""
-
-    def __init__(self) -> None:
-        self.shown: list[dict[str, str]] = []
-
-    def display(self, data, raw, display_id):
-        assert raw
-        assert display_id
-        assert not self.shown
-        self.shown.append(data)
-        return self
-
-    def update(self, data, raw):
-        assert raw
-        self.shown.append(data)
-
-
-def test_a_notebook_has_a_bar_in_one_place(capsys):
-    cell = Cell()
-    with NotebookBar(cell.display) as bar:
-        bar.plan([TRAINING])
-        for step in range(101):
-            bar.advance(0, step)
-        bar.log(0, LINE)
-        bar.note("<b>done</b>")
-        bar.say("two\nlines")
-    assert 2 <= len(cell.shown) < 10  # not at every step
-    assert 'value="1.0000"' in cell.shown[-1]["text/html"]
-    assert "&lt;b&gt;done" in cell.shown[-1]["text/html"]
-    assert capsys.readouterr().out.count("\n") == 1
-
-
 def test_a_function_that_is_called_shows_a_bar_where_somebody_looks(monkeypatch):
     def chosen(**console):
         monkeypatch.setattr("unbraid.progress.Console", lambda stderr: Console(file=io.StringIO(), **console))
@@ -234,9 +233,3 @@ def test_a_function_that_is_called_shows_a_bar_where_somebody_looks(monkeypatch)
     assert chosen(force_terminal=True) is Bar
     assert chosen(force_terminal=False) is Silent
     assert type(for_notebook_or_terminal(quiet=True)) is Silent
-    shell = SimpleNamespace(config={"IPKernelApp": {}})
-    ipython = SimpleNamespace(get_ipython=lambda: shell, display=SimpleNamespace(display=print))
-    monkeypatch.setitem(sys.modules, "IPython", ipython)
-    assert chosen(force_terminal=True) is NotebookBar
-    shell.config = {}  # IPython in a terminal
-    assert chosen(force_terminal=True) is Bar

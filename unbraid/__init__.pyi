@@ -85,6 +85,10 @@ from unbraid.models.training import train_model as train_model
 from unbraid.pipeline.trained import load_models as load_models
 from unbraid.pipeline.trained import load_stack as load_stack
 from unbraid.results import load_run as load_run
+from unbraid.work import claims as claims
+from unbraid.work import resume as resume
+from unbraid.work import run as run
+from unbraid.work import sweep as sweep
 from unbraid.worlds import Activations as Activations
 from unbraid.worlds import PlantedMap as PlantedMap
 from unbraid.worlds import PlantedPair as PlantedPair

@@ -21,7 +21,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 from rich import progress as rich_progress
 from rich.console import Console, RenderableType
@@ -37,6 +37,7 @@ PRIOR = 5.0
 ONE_OFF = 10.0
 """So many times as long as the median of its kind, a step is no measure of those to come."""
 SECONDS_BETWEEN_RECORDS = 1.0
+SECONDS_BETWEEN_PICTURES = 0.2
 CURVE_POINTS = 200
 """So many of the lines that a task logged last are recorded."""
 BINS = 8
@@ -59,6 +60,8 @@ class Task:
     steps: int
     seconds_per_step: float
     """A guess; only its ratio to other tasks of the same kind matters once one of them has begun."""
+    members: tuple[str, ...] = ()
+    """Of a training, the names of what is trained, in the order in which its log has their numbers."""
 
     @property
     def seconds(self) -> float:
@@ -283,42 +286,49 @@ class Bar(Progress):
         self._progress.console.print(Text(one_line(sentence)), soft_wrap=True)
 
 
-class NotebookBar(Progress):
-    """A bar in the output of a notebook's cell, in one place that is written anew."""
+class Notebook(Progress):
+    """A bar in the output of a notebook's cell, replaced in place, with the newest numbers beside it."""
 
-    def __init__(self, display: Callable[..., Any]) -> None:
-        """`display` is IPython's: it shows HTML and returns what can update it."""
+    def __init__(self) -> None:
+        from IPython.display import display  # a notebook has it
+
         super().__init__()
-        self._display, self._handle = display, None
         self._words, self._shown = "starting", float("-inf")
+        shown = display(self._picture(), raw=True, display_id=True)
+        assert shown is not None, "what has an id can be updated"
+        self._display = shown
+
+    def __exit__(self, *_: object) -> None:
+        self._show(time.monotonic())
 
     def advance(self, index: int, step: int) -> None:
         super().advance(index, step)
-        if time.monotonic() - self._shown >= SECONDS_BETWEEN_RECORDS or self._time.share() >= 1:
-            self._show()
+        self._refresh()
 
     def note(self, words: str, last: bool = False) -> None:
         self._words = words
+        self._refresh()
 
     def status(self, words: str) -> None:
         self._words = words
-        self._show()
+        self._show(time.monotonic())
 
     def say(self, sentence: str) -> None:
         print(one_line(sentence))
 
-    def __exit__(self, *_: object) -> None:
-        self._show()
+    def _refresh(self) -> None:
+        if (now := time.monotonic()) - self._shown >= SECONDS_BETWEEN_PICTURES:
+            self._show(now)
 
-    def _show(self) -> None:
-        self._shown = time.monotonic()
-        left = time_words(self._time.seconds()) if self._time.share() < 1 else ""
-        bar = f'<progress value="{self._time.share():.4f}" max="1"></progress>'
-        shown = {"text/html": f"{bar} {left}<br>{html.escape(self._words)}", "text/plain": self._words}
-        if self._handle is None:
-            self._handle = self._display(shown, raw=True, display_id=True)
-        else:
-            self._handle.update(shown, raw=True)
+    def _show(self, now: float) -> None:
+        self._shown = now
+        self._display.update(self._picture(), raw=True)
+
+    def _picture(self) -> dict[str, str]:
+        share = self._time.share()
+        words = f"{share:.0%}  {time_words(self._time.seconds())}  {self._words}"
+        bar = f'<progress max="1" value="{share:.4f}" style="width: 16em"></progress>'
+        return {"text/html": f"<div>{bar} {html.escape(words)}</div>", "text/plain": words}
 
 
 class OneOfMany(Progress):
@@ -471,16 +481,14 @@ class TaskProgress:
 
 
 def for_terminal(quiet: bool) -> Progress:
-    """A bar on a terminal, lines elsewhere, or nothing."""
+    """A bar on a terminal or in a notebook, lines elsewhere, or nothing."""
     console = Console(stderr=True)
-    return Silent() if quiet else Bar(console) if console.is_terminal else Lines(console)
+    if quiet:
+        return Silent()
+    return Notebook() if console.is_jupyter else Bar(console) if console.is_terminal else Lines(console)
 
 
 def for_notebook_or_terminal(quiet: bool) -> Progress:
-    """A bar in a notebook or on a terminal, and nothing elsewhere: for functions that are called from Python."""
-    if quiet:
-        return Silent()
-    if "IPython" in sys.modules and (shell := sys.modules["IPython"].get_ipython()) and "IPKernelApp" in shell.config:
-        return NotebookBar(sys.modules["IPython"].display.display)
-    console = Console(stderr=True)
-    return Bar(console) if console.is_terminal else Silent()
+    """The same, but nothing elsewhere: for functions of Python."""
+    shown = for_terminal(quiet)
+    return Silent() if isinstance(shown, Lines) else shown

@@ -1,6 +1,7 @@
 """Ctrl-C and SIGTERM: while training they wait until the step is done and saved; elsewhere they stop at once."""
 
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -38,7 +39,8 @@ class StopSignals:
             raise self.stop(number, "at once")
 
     def __enter__(self) -> Self:
-        self._before = {number: signal.signal(number, self._receive) for number in NUMBERS}
+        mine = threading.current_thread() is threading.main_thread()  # no other may answer signals
+        self._before = {number: signal.signal(number, self._receive) for number in NUMBERS} if mine else {}
         return self
 
     def __exit__(self, *_: object) -> None:

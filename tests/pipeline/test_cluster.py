@@ -12,7 +12,6 @@ import pytest
 from tests.pipeline.process_cluster import ProcessCluster
 from tests.pipeline.running import Recorded
 from tests.pipeline.small_stages import Adds, Breaks, Counts, NotesThreads, NotFiniteOnce, Small, Vanishes
-from unbraid.cli.work import executor_for
 from unbraid.errors import Lost, NotFinite, Stopped, UserError
 from unbraid.pipeline import cluster as clusters
 from unbraid.pipeline.cluster import OnCluster
@@ -23,6 +22,7 @@ from unbraid.storage import leases
 from unbraid.storage.cache import Cache
 from unbraid.storage.files import read_json
 from unbraid.storage.store import Store
+from unbraid.work import executor_for
 
 PATIENCE_SECONDS = 60
 

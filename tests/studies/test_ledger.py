@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from scipy.stats import false_discovery_control
 
+import unbraid as ub
 from unbraid import cli
 from unbraid.errors import UserError
 from unbraid.progress import Silent
@@ -137,6 +138,24 @@ def test_claims_share_a_run_and_reuse_it(claims: None, runs: Path, capsys: pytes
     assert (code, again) == (0, out)
     assert "study" not in err
     assert (run.path / "scores.json").stat().st_mtime_ns == written
+
+
+def test_python_has_the_ledger_as_a_data_frame(claims: None, trained: Path, capsys: pytest.CaptureFixture[str]):
+    told = entries(unbraid(capsys, "claims", "--json", "--runs", trained)[1])
+    before = {path: path.stat().st_mtime_ns for path in trained.glob("claims-*.*")}
+    frame = ub.claims(runs=trained, run=False).set_index("id")
+    assert {path: path.stat().st_mtime_ns for path in trained.glob("claims-*.*")} == before
+    assert list(frame.index) == list(told)
+    for claim, entry in told.items():
+        part = deciding(entry)
+        assert part is not None
+        row = frame.loc[claim]
+        assert [row["value"], row["low"], row["high"]] == [part["value"], *part["interval"]]
+        assert [row["verdict"], row["p"], row["q"]] == [entry["verdict"], entry["p"], entry["q"]]
+    assert ub.claims("tiny/sparser", runs=trained, quiet=True)["id"].to_list() == ["tiny/sparser"]
+    assert (trained / "claims-small.html").stat().st_mtime_ns > before[trained / "claims-small.html"]
+    with pytest.raises(UserError, match="--scale is 'huge'"):
+        ub.claims(scale="huge")
 
 
 def test_another_scale_is_another_run(claims: None, trained: Path, runs: Path, capsys: pytest.CaptureFixture[str]):

@@ -11,10 +11,11 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from unbraid.activations.huggingface import HuggingFaceModel, load_model
 from unbraid.activations.shards import (
@@ -30,13 +31,13 @@ from unbraid.activations.shards import (
 )
 from unbraid.activations.sites import Site, find_site, read_sites
 from unbraid.activations.text import (
+    TextSource,
     Window,
     batch_by_length,
     context_length,
     cut_windows,
     pad_windows,
-    read_documents,
-    text_fingerprint,
+    windows_fingerprint,
 )
 from unbraid.axes import Tensor
 from unbraid.config import Config
@@ -49,7 +50,7 @@ ARROW = " → "
 """Between a site and its target, in the name of what was captured."""
 ROW_BYTES = 12
 """Bytes of a row beside its activations: token, position, document."""
-DECISIVE = ("model", "text", "site", "target", "tokens", "dtype", "context")
+DECISIVE = ("model", "text", "column", "split", "subset", "site", "target", "tokens", "dtype", "context")
 """The fields that say what is captured; the others say how."""
 
 
@@ -69,7 +70,15 @@ class CaptureConfig(Config):
     model: str
     """A Hugging Face model: a folder, or its name on the hub."""
     text: str
-    """A text file, a .jsonl file, or a folder of them."""
+    """A text file, a .jsonl file, or a folder of them; or a Hugging Face dataset: a folder, or its name on the hub."""
+    column: str | None = None
+    """Of a dataset, the column that holds the texts. None: `text`."""
+    split: str | None = None
+    """Of a dataset, which split, as `train`. None: the only one."""
+    subset: str | None = None
+    """Of a dataset with several configurations, which of them, as `wikitext-2-raw-v1`."""
+    streaming: bool | None = None
+    """Whether a dataset is read as rows are needed, without a copy on disk; `tokens` says how much. None: no."""
     site: str
     """Where in the model: a module, as `model.layers.3`, or a TransformerLens hook, as `blocks.3.hook_resid_post`."""
     target: str | None = None
@@ -84,6 +93,17 @@ class CaptureConfig(Config):
     """Tokens that run through the model at a time; more are faster and take more memory."""
     shard_bytes: int = Field(default=64 << 20, ge=1)
     """Bytes of a shard; larger shards are fewer files, and lose more work when a capture is stopped."""
+
+    @model_validator(mode="after")
+    def check_streaming(self) -> Self:
+        if self.streaming and self.tokens is None:
+            raise ValueError("streaming is true and tokens was not given; accepted: streaming with a number of tokens")
+        return self
+
+    @property
+    def source(self) -> TextSource:
+        """Where the documents come from."""
+        return TextSource(self.text, self.column, self.split, self.subset, bool(self.streaming))
 
     @property
     def folder(self) -> Path:
@@ -150,7 +170,7 @@ def capture(
     """
     if folder.is_file():
         raise UserError(f"--out {folder} is a file; accepted: a new folder, or one with a capture to go on with")
-    next(read_documents(Path(config.text)))  # an unreadable text is reported before the model is loaded
+    next(config.source.documents())  # an unreadable text is reported before the model is loaded
     with progress or Silent() as progress, StopSignals(resume_command or capture_command(config, folder)):
         progress.status(f"loading {config.model}")
         model = load_model(config.model)
@@ -160,7 +180,9 @@ def capture(
 def capture_command(config: CaptureConfig, folder: Path) -> str:
     """The command that goes on with a capture, as it can be pasted into a shell."""
     values = {"tokens": config.tokens, "dtype": config.dtype, "context": config.context, "batch": config.batch}
+    values |= {"column": config.column, "split": config.split, "subset": config.subset}
     options = [word for name, value in values.items() if value is not None for word in (f"--{name}", str(value))]
+    options += ["--streaming"] if config.streaming else []
     text, target = str(Path(config.text)), [] if config.target is None else ["--target", config.target]
     sites = ["--site", config.site, *target]
     return shlex.join(["unbraid", "capture", config.model, text, *sites, *options, "--out", str(folder)])
@@ -192,6 +214,8 @@ def check_same_capture(config: CaptureConfig, manifest: Manifest, folder: Path) 
         asked, stored = getattr(config, name), getattr(manifest.origin, name)
         if name == "site":
             asked = ARROW.join(config.names)
+        if name == "text":
+            asked = config.source.name
         if asked is not None and asked != stored and not (name == "tokens" and stored < asked):
             raise UserError(
                 f"{folder} holds activations with {name} {stored!r:.60}, and world.capture has {asked!r:.60}; "
@@ -213,10 +237,9 @@ def capture_sites(
     model: HuggingFaceModel, sites: Sequence[Site], config: CaptureConfig, folder: Path, progress: Progress
 ) -> Shards:
     """Make the shards that are not in the folder yet, with a model that is loaded; a second site is the target."""
-    text = Path(config.text)
-    progress.status(f"tokenizing {text}")
+    progress.status(f"tokenizing {config.source.name}")
     context = context_length(model, config.context)
-    windows = list(cut_windows(model, read_documents(text), context, config.tokens))
+    windows = list(cut_windows(model, config.source.documents(), context, config.tokens))
     if not (folder / MANIFEST).is_file() and folder.is_dir() and any(folder.iterdir()):
         raise UserError(f"{folder} holds other files; accepted: an empty or new folder, or a capture to go on with")
     manifest = begin_manifest(folder, _origin(model, sites, config, context, windows), progress.say)
@@ -237,9 +260,9 @@ def capture_sites(
 def _origin(
     model: HuggingFaceModel, sites: Sequence[Site], config: CaptureConfig, context: int, windows: Sequence[Window]
 ) -> Origin:
-    text = Path(config.text)
+    source = config.source
     if not windows:
-        raise UserError(f"{text} holds no tokens but special ones; accepted: a text with at least one word")
+        raise UserError(f"{source.name} holds no tokens but special ones; accepted: a text with at least one word")
     widths = [rows.shape[-1] for rows in read_sites(model, sites, torch.from_numpy(windows[0].tokens[:2])[None])]
     return Origin(
         model=model.name,
@@ -251,8 +274,8 @@ def _origin(
         dtype=config.dtype,
         context=context,
         batch=config.batch,
-        text=str(text),
-        text_sha256=text_fingerprint(text),
+        text=source.name,
+        text_sha256=windows_fingerprint(windows) if source.is_dataset else source.fingerprint(),
         tokens=sum(window.n_kept for window in windows),
         shard_tokens=max(1, config.shard_bytes // _row_bytes(config.dtype, sum(widths))),
     )

@@ -1,8 +1,9 @@
 """Read documents from a text, and cut them into windows that a model takes at once.
 
-*.jsonl   one document a line, its "text"
-a folder  its *.txt and *.jsonl, in the order of their names
-else      text in UTF-8; a blank line ends a document
+*.jsonl    one document a line, its "text"
+a folder   its *.txt and *.jsonl, in the order of their names
+a dataset  of Hugging Face: a row a document, one of its columns
+else       text in UTF-8; a blank line ends a document
 
 A document longer than the context becomes several windows, each with the special tokens the tokenizer puts around a
 text. The model sees special and padding tokens; their activations are never kept.
@@ -18,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from unbraid.activations.dataset import is_saved, open_split, read_column
 from unbraid.activations.huggingface import HuggingFaceModel
 from unbraid.axes import Bool, Int, Tensor
 from unbraid.config import is_encodable
@@ -29,6 +31,62 @@ TOKENIZER_BATCH = 64
 """Documents that are tokenized at a time."""
 MAX_CONTEXT = 1024
 """The longest window in tokens, where a model could take more and no context was asked for."""
+
+
+@dataclass(frozen=True)
+class TextSource:
+    """Where documents come from: a text, or a column of a Hugging Face dataset.
+
+    It is a dataset if the folder was written by `save_to_disk`, or anything is said that only a dataset has.
+    """
+
+    path: str
+    column: str | None = None
+    """None: `text`."""
+    split: str | None = None
+    """None: the only one."""
+    subset: str | None = None
+    streaming: bool = False
+
+    @property
+    def is_dataset(self) -> bool:
+        asked = any(part is not None for part in (self.column, self.split, self.subset)) or self.streaming
+        return asked or is_saved(Path(self.path))
+
+    @property
+    def name(self) -> str:
+        """The path, and what of a dataset was asked for."""
+        return " · ".join(
+            [str(Path(self.path)), *(part for part in (self.subset, self.split, self.column) if part is not None)]
+        )
+
+    def documents(self) -> Iterator[str]:
+        """Every document that is not empty; raises for a text without any."""
+        if not self.is_dataset:
+            yield from read_documents(Path(self.path))
+            return
+        empty = True
+        rows = open_split(self.path, self.split, self.subset, self.streaming)
+        for document in read_column(rows, self.column or "text", self.path):
+            if document.strip():
+                empty = False
+                yield document
+        if empty:
+            raise UserError(f"{self.name} is empty; accepted: a text with at least one word")
+
+    def fingerprint(self) -> str:
+        """The checksum of all that is read."""
+        if not self.is_dataset:
+            return text_fingerprint(Path(self.path))
+        digest = hashlib.sha256()
+        for document in self.documents():
+            digest.update(document.encode() + b"\0")
+        return digest.hexdigest()
+
+    def check_exists(self) -> None:
+        """Raise where a text is not on this machine; a dataset may be in the hub's cache."""
+        if not self.is_dataset and not Path(self.path).exists():
+            raise Missing(f"{self.path}: there is no such text to evaluate on", self.path)
 
 
 def read_documents(path: Path) -> Iterator[str]:
@@ -76,7 +134,11 @@ def _files(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
     if not path.is_dir():
-        raise Missing(f"{path}: there is no such text; accepted: a text file, a .jsonl file, or a folder of them", path)
+        raise Missing(
+            f"{path}: there is no such text; accepted: a text file, a .jsonl file, a folder of them, or a dataset of "
+            "Hugging Face, with its split",
+            path,
+        )
     files = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file())
     if not files:
         raise UserError(f"{path} holds no text; accepted: a folder with {' or '.join(SUFFIXES)} files")
@@ -162,6 +224,14 @@ def cut_windows(
         yield window if left is None else window.first(left)
         if left is not None and (left := left - window.n_kept) <= 0:
             return
+
+
+def windows_fingerprint(windows: Iterable[Window]) -> str:
+    """A checksum of the tokens: of a dataset, which may be a stream, that is all that was read."""
+    digest = hashlib.sha256()
+    for window in windows:
+        digest.update(window.tokens.tobytes() + window.kept.tobytes())
+    return digest.hexdigest()
 
 
 def _all_windows(model: HuggingFaceModel, documents: Iterable[str], context: int) -> Iterator[Window]:

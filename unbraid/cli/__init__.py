@@ -15,7 +15,6 @@ import tempfile
 import traceback
 from collections.abc import Callable
 from contextlib import ExitStack
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,13 +61,17 @@ PluginOption = Annotated[
         "--plugin", metavar="FILE", help="A Python file to run first, with classes of yours; may be repeated."
     ),
 ]
+ColumnOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Of a dataset, the column of texts; by default text.")
+]
+SplitOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Of a dataset, which split; by default the only one.")
+]
+SubsetOption = Annotated[str | None, typer.Option(metavar="NAME", help="Of a dataset, which of its configurations.")]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, or its name in the folder of runs.")]
 RUNS = Path("runs")
 DICTIONARIES = Path("dictionaries")
 """Where imported dictionaries are."""
-LONGEST_NAME = 60
-RESERVED = ("cache", "stages")
-"""Folders beside the runs: the cache of stages, and what it was called before."""
 
 
 @app.command()
@@ -96,19 +99,15 @@ def run(
     Activations of a language model that the configuration needs and that are not there are captured first. Prints the
     run directory last.
     """
-    from unbraid.cli.work import executor_for, expand_and_capture
-    from unbraid.config import read_toml, to_toml
-    from unbraid.config.plugins import take_plugins
-    from unbraid.config.sweep import at_scale, overridden
+    from unbraid.config import to_toml
     from unbraid.storage.runs import Run
-    from unbraid.studies.shipped import config_name, find_config
+    from unbraid.work import checked_name, executor_for, expand_and_capture, fresh_name, read_config, stem_of
 
     _run_plugins(plugin)
-    path, executor = find_config(config), executor_for(on, store)
-    data = overridden(at_scale(read_toml(path), scale, str(path)), overrides or [], str(path))
-    data = take_plugins(data, str(path))
-    plan = expand_and_capture(data, str(path), "the same command", quiet)
-    name = _checked_name(name) if name is not None else _fresh_name(config_name(path).replace("/", "-"), runs)
+    executor = executor_for(on, store)
+    data, source = read_config(config, overrides or [], scale)
+    plan = expand_and_capture(data, source, "the same command", quiet)
+    name = checked_name(name, "--name") or fresh_name(stem_of(config), runs)
     _work(Run.create(runs, name, to_toml(plan.config), plan.facts()), plan, quiet, executor)
 
 
@@ -125,8 +124,8 @@ def resume(
 
     One that was begun with a plugin's file needs it named again: a run directory runs no code by itself.
     """
-    from unbraid.cli.work import executor_for
     from unbraid.storage.runs import find_run
+    from unbraid.work import executor_for
 
     _run_plugins(plugin)
     executor = executor_for(on, store)
@@ -241,10 +240,19 @@ def explore(
 def evaluate(
     name: RunArgument,
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A Hugging Face model: a folder, or its name.")],
-    text: Annotated[Path, typer.Argument(metavar="TEXT", help="A text to splice reconstructions into.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="A text, or a dataset, to splice reconstructions into.")],
+    column: ColumnOption = None,
+    split: SplitOption = None,
+    subset: SubsetOption = None,
     labels: Annotated[
-        list[Path] | None,
-        typer.Option("--labels", metavar="FILE", help="Labelled texts for sparse probing, as .jsonl; may be repeated."),
+        list[str] | None,
+        typer.Option("--labels", metavar="FILE", help="Labelled texts for probing: .jsonl or a dataset; may repeat."),
+    ] = None,
+    label_text: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of datasets of labels, the column of texts; by default text.")
+    ] = None,
+    label_column: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The column of labels; by default label.")
     ] = None,
     site: Annotated[
         str | None, typer.Option(metavar="SITE", help="Where in the model; by default where the run was trained.")
@@ -269,7 +277,8 @@ def evaluate(
     from unbraid.storage.runs import LANGUAGE_MODEL
 
     _run_plugins(plugin)
-    on = {"model": model, "text": str(text), "labels": [str(path) for path in labels or []], "site": site}
+    on = {"model": model, "text": text, "column": column, "split": split, "subset": subset, "site": site}
+    on |= {"labels": labels or [], "label_text": label_text, "label_column": label_column}
     asked = {**on, "tokens": tokens, "texts": texts, "context": context, "letters": letters}
     config, folder = check(LanguageModelEvaluation, asked, "unbraid evaluate"), _dictionary(name, runs)
     if folder is not None:
@@ -300,8 +309,9 @@ def import_(
     """
     from unbraid.cli.dictionaries import print_dictionary
     from unbraid.dictionaries.formats.load import load
+    from unbraid.work import checked_name
 
-    place = folder / _checked_name(name, "--as", "a dictionary")
+    place = folder / (checked_name(name, "--as", "a dictionary") or name)
     if place.exists():
         raise UserError(f"{place} exists already; accepted: another --as")
     load(path).save(place)
@@ -368,35 +378,13 @@ def claims(
 ) -> None:
     """Test what the source studies claim: run what is missing, reuse what is there, and write the ledger."""
     from unbraid.cli.ledger import print_claims, print_ledger
-    from unbraid.cli.work import capture_for, work_through
-    from unbraid.report.ledger import ledger_page, ledger_table
-    from unbraid.storage.files import json_bytes, write_bytes
-    from unbraid.studies.ledger import (
-        NOT_RUN,
-        earlier_verdicts,
-        find_claims,
-        ledger_entries,
-        plan_claims,
-        reuse_verdicts,
-        with_q,
-        write_ledger_file,
-    )
-    from unbraid.studies.plans import check_scale, unfinished
+    from unbraid.storage.files import json_bytes
+    from unbraid.work import ClaimsAsked
 
-    selected = find_claims(ids or [])
-    selected_ids = {claim.id for claim in selected}
+    asked = ClaimsAsked(ids or [], scale, runs, ledger)
     again = ["unbraid", "claims", *(ids or []), "--scale", scale, "--runs", str(runs)]
     again = shlex.join([*again, *(["--ledger", str(ledger)] if ledger else [])])
-    earlier = earlier_verdicts(ledger, check_scale(scale))
-    if not listed:
-        capture_for(selected, scale, again, quiet)
-    planned = plan_claims(scale, runs)
-    if not listed:
-        entries = reuse_verdicts(ledger_entries(planned), earlier)
-        to_run = selected_ids & {entry["id"] for entry in entries if entry["verdict"] == NOT_RUN}
-        work_through(unfinished(study for claim, study in planned if claim.id in to_run), again, quiet)
-    entries = with_q(reuse_verdicts(ledger_entries(planned), earlier))
-    shown = [entry for entry in entries if entry["id"] in selected_ids]
+    shown = asked.listed() if listed else asked.test(again, quiet)
     if as_json:
         typer.echo(json_bytes({"scale": scale, "claims": shown}).decode().rstrip("\n"))
     elif listed:
@@ -404,13 +392,7 @@ def claims(
     elif not quiet:
         print_ledger(shown)
     if not listed:
-        page, table = runs / f"claims-{scale}.html", ledger_table(entries, scale).encode()
-        if ledger is not None:
-            write_ledger_file(ledger, entries, scale)
-            write_bytes(ledger.with_suffix(".md"), table)
-        write_bytes(page.with_suffix(".md"), table)
-        write_bytes(page, ledger_page(entries, scale, runs).encode())
-        typer.echo(page, err=as_json)
+        typer.echo(asked.page, err=as_json)
 
 
 @app.command()
@@ -432,10 +414,18 @@ def configs() -> None:
 @app.command()
 def capture(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A Hugging Face model: a folder, or its name.")],
-    text: Annotated[Path, typer.Argument(metavar="TEXT", help="A text file, a .jsonl file, or a folder of them.")],
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="A text, a .jsonl file, a folder of them, or a Hugging Face dataset.")
+    ],
     site: Annotated[
         str, typer.Option(metavar="SITE", help="As model.layers.3 or blocks.3.hook_resid_post; see docs/capture.md.")
     ],
+    column: ColumnOption = None,
+    split: SplitOption = None,
+    subset: SubsetOption = None,
+    streaming: Annotated[
+        bool, typer.Option("--streaming", help="Read a dataset as rows are needed; with --tokens.")
+    ] = False,
     target: Annotated[
         str | None, typer.Option(metavar="SITE", help="Another site, that transcoders predict; of the same pass.")
     ] = None,
@@ -457,7 +447,8 @@ def capture(
     from unbraid.config import check
     from unbraid.progress import for_terminal
 
-    asked = {"model": model, "text": str(text), "site": site, "tokens": tokens, "dtype": dtype, "context": context}
+    asked = {"model": model, "text": text, "site": site, "tokens": tokens, "dtype": dtype, "context": context}
+    asked |= {"column": column, "split": split, "subset": subset, "streaming": streaming or None}
     config = check(CaptureConfig, {**asked, "target": target, "batch": batch}, "unbraid capture")
     folder = out or default_folder(model, "-to-".join(config.names))
     shards = capture_activations(config, folder, for_terminal(quiet))
@@ -592,8 +583,8 @@ def _report_bug() -> int:
 def _work(run: "Run", plan: "Plan | None", quiet: bool, executor: "Executor") -> None:
     """Do what is left of a run, write its report, and print what came of it and where it is."""
     from unbraid.cli.run_summary import print_summary
-    from unbraid.cli.work import finish
     from unbraid.progress import for_terminal
+    from unbraid.work import finish
 
     with run.advice(), for_terminal(quiet) as progress:
         finish(run, plan, progress, run.resume_command, executor=executor)
@@ -658,25 +649,3 @@ def _run_plugins(files: list[Path] | None) -> None:
 
         for file in files:
             read_file(file)
-
-
-def _fresh_name(stem: str, runs: Path) -> str:
-    """The config's name and the time, with a number where that is taken."""
-    name = f"{stem}-{datetime.now():%Y%m%d-%H%M%S}"
-    taken = 1
-    while (runs / (candidate := name if taken == 1 else f"{name}-{taken}")).exists():
-        taken += 1
-    return candidate
-
-
-def _checked_name(name: str, option: str = "--name", what: str = "a run") -> str:
-    if name in RESERVED:
-        raise UserError(
-            f"{option} {name} is not for {what}: beside the runs it holds their stages; accepted: another name"
-        )
-    if not name or name.startswith(".") or "/" in name or not name.isprintable() or len(name) > LONGEST_NAME:
-        raise UserError(
-            f"{option} {name!r:.60} is not a name for {what}; accepted: up to {LONGEST_NAME} letters, no slashes, and "
-            "no dot at the beginning"
-        )
-    return name

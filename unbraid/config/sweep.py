@@ -15,9 +15,10 @@ import itertools
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
-from unbraid.config.schema import JsonDict, suggest
+from unbraid.config.schema import Config, JsonDict, suggest
 from unbraid.config.toml import parse_override
 from unbraid.errors import UserError
 
@@ -62,14 +63,60 @@ def at_path(path: str, value: object) -> JsonDict:
     return {head: at_path(rest, value) if rest else value}
 
 
-def overridden(data: JsonDict, overrides: Sequence[str], source: str) -> JsonDict:
-    """The configuration with these PATH=VALUE put in."""
+def overridden(data: JsonDict, overrides: Sequence[str | JsonDict], source: str) -> JsonDict:
+    """The configuration with these PATH=VALUE, or trees of changes, put in."""
     changes: JsonDict = {}
     for override in overrides:
-        changes = merge(changes, parse_override(override))
+        changes = merge(changes, parse_override(override) if isinstance(override, str) else override)
     data = merge(data, changes)
     _check_has_effect(changes, data, source)
     return data
+
+
+def lists_to_sweep(data: JsonDict, record: type[Config], source: str) -> JsonDict:
+    """The configuration with every list that stands where `record` takes one value moved to its sweep."""
+    found: JsonDict = {REPLICATE: data[REPLICATE]} if REPLICATE in data else {}
+    rest = {key: value for key, value in data.items() if key not in (*MERGED, REPLICATE)}
+    single = _without_lists(rest, [record], "", found)
+    sweep = data.get("sweep", {})
+    swept = flatten(sweep) if isinstance(sweep, dict) else {}
+    if twice := sorted(found.keys() & swept.keys()):
+        raise UserError(f"{source}: '{twice[0]}' is a list, and is swept in the table sweep too; accepted: one of them")
+    tables = {key: data[key] for key in MERGED if key in data}
+    return {**single, **tables, **({"sweep": {**swept, **found}} if found else {})}
+
+
+def _without_lists(tree: JsonDict, records: Sequence[type[Config]], prefix: str, found: JsonDict) -> JsonDict:
+    """The tree without lists that none of these records takes at their place; those are put into `found`."""
+    kinds = [record for record in records if _may_be(record, tree.get("kind"))]
+    kept: JsonDict = {}
+    for name, value in tree.items():
+        types = [type_ for kind in kinds if name in kind.model_fields for type_ in _types(kind.model_fields[name])]
+        if isinstance(value, dict):
+            inside = [type_ for type_ in types if isinstance(type_, type) and issubclass(type_, Config)]
+            kept[name] = _without_lists(value, inside, f"{prefix}{name}.", found)
+        elif isinstance(value, list) and not any(get_origin(type_) in (list, tuple) for type_ in types):
+            found[f"{prefix}{name}"] = value
+        else:
+            kept[name] = value
+    return kept
+
+
+def _may_be(record: type[Config], kind: object) -> bool:
+    """Whether a table that says it is of this kind can be such a record."""
+    field = record.model_fields.get("kind")
+    return kind is None or field is None or field.default == kind
+
+
+def _types(field: Any) -> Iterator[Any]:
+    """All that an annotation allows, one by one."""
+    pending = [field.annotation]
+    while pending:
+        type_ = pending.pop()
+        if get_origin(type_) in (Union, UnionType, Annotated):
+            pending += [part for part in get_args(type_) if part is not None]
+        else:
+            yield type_
 
 
 def sweep_size(data: JsonDict) -> int:

@@ -9,7 +9,7 @@ Fit      baselines are fitted and scored member by member, in one stage: fitting
 import json
 from abc import ABC
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ from unbraid.pipeline.model_stages import CaptureActivations, ProbeFactors
 from unbraid.pipeline.stage import Context, Stage
 from unbraid.pipeline.tracker import Tracker, Tracking
 from unbraid.pipeline.training import Checkpoints, TrainingLoop, arrays, restore_weights
+from unbraid.progress import Task
 from unbraid.schedule import rate_factor
 from unbraid.storage.checkpoints import read_log
 from unbraid.storage.feature_index import write_index
@@ -163,6 +164,9 @@ class TrainStack(LearningStage):
         first = self.members[0]
         products = first.dictionary.d_sae * self.dimensions * first.training.batch
         return SECONDS_PER_STEP + len(self.members) * (SECONDS_PER_MEMBER + SECONDS_PER_PRODUCT * products)
+
+    def task(self) -> Task:
+        return replace(super().task(), members=self.names)
 
     def mechanisms(self) -> dict[str, Mechanism]:
         """With the per-member hyper-parameters as tensors."""

@@ -9,6 +9,7 @@ while holding one would leave the others waiting for ever. An executor never kno
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import traceback
 from abc import ABC, abstractmethod
@@ -196,7 +197,7 @@ class _Coordinator:
         self._waiting = dict(self.stages)
         with self.signals.patience():
             try:
-                with _held_back(), threads_each(1):
+                with _held_back(), threads_each(1), _without_script():
                     for _ in range(min(most, len(self.stages))):
                         ours, theirs = PROCESSES.Pipe()
                         arguments = (self.cache.path, theirs, self.stop, self.signals.resume_command, for_workers())
@@ -287,6 +288,18 @@ def threads_each(number: int) -> Iterator[None]:
             os.environ.pop(name)
             if value is not None:
                 os.environ[name] = value
+
+
+@contextmanager
+def _without_script() -> Iterator[None]:
+    """The processes started in here do not run the user's script again, which need not be guarded by __name__."""
+    main, hidden = sys.modules["__main__"].__dict__, ("__spec__", "__file__")
+    before = {name: main.pop(name) for name in hidden if name in main}
+    main["__spec__"] = None
+    try:
+        yield
+    finally:
+        main.update(before)
 
 
 class _PipeProgress(Progress):

@@ -18,6 +18,7 @@ from unbraid.config import Config, JsonDict, check, per_member_fields
 from unbraid.config.sweep import label
 from unbraid.errors import UserError
 from unbraid.models import AnyModel
+from unbraid.pipeline.mirrors import MirrorName
 from unbraid.pipeline.stage import Stage
 from unbraid.storage.cache import Cache
 from unbraid.storage.runs import Run
@@ -73,6 +74,8 @@ class Experiment(Config, ABC):
     """Which scale of its configuration this is; it changes nothing."""
     seed: int = Field(default=0, ge=0, lt=1 << 63)
     """Starts the dictionary, baseline, embedding or model that is trained last."""
+    mirrors: tuple[MirrorName, ...] | None = Field(default=None, strict=False)
+    """Other trackers that are told what is logged: tensorboard, wandb (offline), trackio. They change nothing."""
 
     @property
     @abstractmethod

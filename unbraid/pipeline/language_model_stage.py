@@ -8,15 +8,14 @@ from pathlib import Path
 from unbraid.activations.capture import ARROW
 from unbraid.activations.huggingface import load_model
 from unbraid.activations.sites import find_site
-from unbraid.activations.text import read_documents, text_fingerprint
 from unbraid.config import JsonDict
 from unbraid.config.sweep import label
 from unbraid.dictionaries import Stack
 from unbraid.dictionaries.formats.folder import read_stack
 from unbraid.errors import UserError
-from unbraid.evaluation.language_model.config import LanguageModelEvaluation, check_texts_exist
+from unbraid.evaluation.language_model.config import LanguageModelEvaluation, check_texts_exist, labels_fingerprint
 from unbraid.evaluation.language_model.evaluate import SettingSAEs, evaluate_settings
-from unbraid.evaluation.language_model.probing import read_labelled
+from unbraid.evaluation.language_model.labelled import read_labelled
 from unbraid.evaluation.language_model.sae import SAE
 from unbraid.pipeline.dictionary_stages import EvaluateStack, TrainStack
 from unbraid.pipeline.experiment import Member, MemberStack
@@ -70,7 +69,8 @@ class EvaluateOnLanguageModel(Stage):
 
     @property
     def config(self) -> JsonDict:
-        texts = {path: text_fingerprint(Path(path)) for path in (self.evaluation.text, *self.evaluation.labels)}
+        texts = {self.evaluation.text: self.evaluation.source.fingerprint()}
+        texts |= {path: labels_fingerprint(Path(path), self.evaluation) for path in self.evaluation.labels}
         members = [[stack.index, list(stack.members)] for stack in self.stacks]
         return {"evaluation": self.evaluation.to_dict(), "texts": texts, "members": members}
 
@@ -134,9 +134,9 @@ def check_can_evaluate(config: LanguageModelEvaluation, worlds: Sequence[World])
             "evaluation.language_model was given and no dictionary is trained; accepted: a dictionary, or without it"
         )
     check_texts_exist(config)
-    next(read_documents(Path(config.text)))
+    next(config.source.documents())
     for path in config.labels:
-        read_labelled(Path(path), config.texts)
+        read_labelled(Path(path), config.texts, config.label_columns)
     if config.model not in (None, captured[0].model):
         captured[0].check_same_model(load_model(config.model))
 

@@ -7,7 +7,7 @@ Probe     probe.json: what a linear probe tells of every concept
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import isfinite
 
@@ -35,6 +35,7 @@ from unbraid.models.training import ModelState, StepOutput, train_model
 from unbraid.pipeline.capture_model import ActivationsConfig, capture_model
 from unbraid.pipeline.stage import Context, Stage
 from unbraid.pipeline.training import Checkpoints, TrainingLoop, arrays, restore_weights
+from unbraid.progress import Task
 from unbraid.schedule import rate_factor
 from unbraid.storage.checkpoints import read_log
 from unbraid.storage.files import read_arrays, read_json, write_arrays, write_json
@@ -102,6 +103,9 @@ class TrainModels(Stage):
     def seconds_per_step(self) -> float:
         """There and twice back."""
         return SECONDS_PER_MODEL_STEP + len(self.members) * 3 * self.forward_seconds(self.members[0].training.batch)
+
+    def task(self) -> Task:
+        return replace(super().task(), members=self.names)
 
     def forward_seconds(self, sequences: int) -> float:
         """About what one model takes to read so many sequences."""

@@ -76,6 +76,20 @@ def claims_table(entries: Sequence[JsonDict]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["id", "source", *HEAD])
 
 
+def ledger_frame(entries: Sequence[JsonDict]) -> pd.DataFrame:
+    """The same with numbers as numbers, for Python."""
+    rows = []
+    for entry in entries:
+        part = deciding(entry) or {"value": None, "interval": None, "chance": None}
+        low, high = part["interval"] or (None, None)
+        said = {"id": entry["id"], "source": entry["source"], "claim": entry["statement"]}
+        ours = {"published": entry["published"], "value": part["value"], "low": low, "high": high}
+        numbers = {name: entry[name] for name in ("p", "q", "verdict", "why", "study", "run")}
+        rows.append({**said, **ours, "chance": part["chance"], **numbers})
+    frame = pd.DataFrame(rows)
+    return frame.astype(dict.fromkeys(("value", "low", "high", "chance", "p", "q"), float)) if rows else frame
+
+
 def overview(entries: Sequence[JsonDict]) -> list[Table]:
     """A table for each source study."""
     sources = claims_table(entries).groupby("source", sort=False)

@@ -51,6 +51,8 @@ FORMAT = 2
 LANGUAGE_MODEL = "language_model.json"
 CACHE = "cache"
 """The folder beside the runs that holds their stages."""
+MIRRORS = "mirrors"
+"""The folder beside them that holds what other trackers are told."""
 BEGUN_WITH = ("run.json", "config.toml", "environment.json", "status.json")
 """What a run begins with; nothing can make these files again."""
 DERIVED = ("report.html", "figures")
@@ -74,7 +76,7 @@ class Run:
         run, temporary = cls(parent / name), parent / f".{name}.{os.getpid()}.part"
         _remove_unborn(parent)
         if run.path.exists():
-            raise UserError(f"{run.path} exists already; accepted: another --name, or `{run.resume_command}`")
+            raise UserError(f"{run.path} exists already; accepted: another name, or `{run.resume_command}`")
         began = datetime.now(UTC).isoformat(timespec="seconds")
         card = {"format": FORMAT, "name": name, "began": began, "config_sha256": sha256(config.encode()), **facts}
         try:
@@ -85,7 +87,7 @@ class Run:
             temporary.rename(run.path)
         except OSError as problem:
             raise UserError(
-                f"cannot make the run directory {run.path}: {problem.strerror}; accepted: another --name"
+                f"cannot make the run directory {run.path}: {problem.strerror}; accepted: another name"
             ) from None
         finally:
             shutil.rmtree(temporary, ignore_errors=True)

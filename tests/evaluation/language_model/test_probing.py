@@ -8,7 +8,8 @@ import torch
 
 from unbraid.activations.sites import find_site, read_site
 from unbraid.errors import UserError
-from unbraid.evaluation.language_model.probing import RAW, pool_texts, probe_texts, read_labelled
+from unbraid.evaluation.language_model.labelled import read_labelled
+from unbraid.evaluation.language_model.probing import RAW, pool_texts, probe_texts
 from unbraid.metrics.probing import CHANCE
 
 

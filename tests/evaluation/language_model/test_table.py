@@ -1,9 +1,11 @@
 """`[evaluation.language_model]`: one command captures, trains, evaluates and reports, and does nothing twice."""
 
+import json
 import signal
 
 import numpy as np
 import pytest
+from datasets import Dataset, DatasetDict
 
 from unbraid.activations.huggingface import load_model
 from unbraid.cli import app, guarded
@@ -123,6 +125,33 @@ def test_it_is_what_the_command_evaluate_writes(here, folder, text, labelled):
     again = here.on_language_model()
     for part in ("settings", "differences", "baselines", "probes", "warnings"):
         assert again[part] == written[part]
+
+
+def as_datasets(text, labelled, folder):
+    """The same text and labels, saved as Hugging Face datasets with columns of other names."""
+    Dataset.from_dict({"story": text.read_text().split("\n\n")}).save_to_disk(folder / "text")
+    for name in ("told", "untold"):
+        rows = [json.loads(line) for line in (labelled / f"{name}.jsonl").read_text().splitlines()]
+        parts = {split: [row for row in rows if row["split"] == split] for split in ("train", "test")}
+        columns = {"said": "text", "mood": "label"}
+        tables = {
+            split: Dataset.from_dict({column: [row[key] for row in part] for column, key in columns.items()})
+            for split, part in parts.items()
+        }
+        DatasetDict(tables).save_to_disk(folder / name)
+    return folder
+
+
+def test_datasets_give_the_scores_of_their_texts(here, folder, text, labelled, tmp_path):
+    written, data = here.on_language_model(), as_datasets(text, labelled, tmp_path)
+    options = [word for name in ("told", "untold") for word in ("--labels", data / name)]
+    columns = ("--column", "story", "--label-text", "said", "--label-column", "mood")
+    words = ("--texts", 150, "--context", 16, "--no-letters", "--quiet")
+    assert unbraid("evaluate", here.path, folder, data / "text", *columns, *options, *words) == 0
+    again = here.on_language_model()
+    for part in ("settings", "differences", "baselines", "probes", "warnings"):
+        assert again[part] == written[part]
+    assert again["text"] == f"{data / 'text'} · story"
 
 
 def test_what_is_evaluated_is_not_evaluated_again_but_with_other_settings(here, home, config, monkeypatch):

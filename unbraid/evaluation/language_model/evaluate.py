@@ -14,11 +14,12 @@ import numpy as np
 
 from unbraid.activations.huggingface import HuggingFaceModel
 from unbraid.activations.sites import Site
-from unbraid.activations.text import Window, context_length, cut_windows, read_documents
+from unbraid.activations.text import Window, context_length, cut_windows
 from unbraid.config import JsonDict
 from unbraid.errors import UserError
 from unbraid.evaluation.language_model.config import PROGRESS_STEPS, LanguageModelEvaluation
-from unbraid.evaluation.language_model.probing import RAW, probe_texts, read_labelled
+from unbraid.evaluation.language_model.labelled import read_labelled
+from unbraid.evaluation.language_model.probing import RAW, probe_texts
 from unbraid.evaluation.language_model.sae import SAE, check_width, read_rows, token_batches
 from unbraid.evaluation.language_model.spelling import absorption, read_words
 from unbraid.evaluation.language_model.splicing import MEAN, Scores, score_reconstructions
@@ -92,7 +93,7 @@ def evaluate_on_model(
     The scores of every dictionary, each with its standard error where it is known.
     """
     context = context_length(model, config.context)
-    datasets = [read_labelled(Path(path), config.texts) for path in config.labels]
+    datasets = [read_labelled(Path(path), config.texts, config.label_columns) for path in config.labels]
     windows = _windows(model, context, config)
     width = read_rows(model, site, next(token_batches(model, windows))).shape[1]
     check_width(saes.values(), width, f"'{site.name}' of {model.name}")
@@ -118,9 +119,11 @@ def evaluate_on_model(
 
 
 def _windows(model: HuggingFaceModel, context: int, config: LanguageModelEvaluation) -> list[Window]:
-    windows = list(cut_windows(model, read_documents(Path(config.text)), context, config.tokens))
+    windows = list(cut_windows(model, config.source.documents(), context, config.tokens))
     if not windows:
-        raise UserError(f"{config.text} holds no tokens but special ones; accepted: a text with at least one word")
+        raise UserError(
+            f"{config.source.name} holds no tokens but special ones; accepted: a text with at least one word"
+        )
     return windows
 
 
@@ -190,7 +193,7 @@ def evaluate_settings(
     return {
         "model": model.name,
         "site": site.name if target is None else f"{site.name} → {target.name}",
-        "text": config.text,
+        "text": config.source.name,
         "labelled": list(config.labels),
         "config": config.to_dict(),
         **summarize(settings, shared, scores),
