@@ -39,6 +39,7 @@ from unbraid.evaluation.splice import Spliced, splice
 from unbraid.models import Model, Models
 from unbraid.pipeline.expand import Plan, expand
 from unbraid.pipeline.experiment import ModelToTry
+from unbraid.pipeline.join import laid_out
 from unbraid.pipeline.model_stages import TrainModels
 from unbraid.pipeline.stage import Context, in_order
 from unbraid.pipeline.trained import load_models, load_stack
@@ -299,7 +300,7 @@ class Worker:
 
     @cached_property
     def plan(self) -> Plan:
-        return expand(self.run.config(), str(self.path / "config.toml"))
+        return laid_out(expand(self.run.config(), str(self.path / "config.toml")), self.run)
 
     def answer(self, request: object) -> JsonDict:
         """What is answered to a request, without its id."""
