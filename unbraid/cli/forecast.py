@@ -42,9 +42,7 @@ def rests_on(forecast: Forecast) -> str:
     if not any(count > made for count, made in forecast.stages.values()):
         return "Nothing is left to make."
     if not known:
-        return (
-            "Times are guesses, which may be several times off: no stage of these kinds in the cache was timed."
-        )
+        return "Times are guesses, which may be several times off: no stage of these kinds in the cache was timed."
     guessed = f"; nothing was timed of {', '.join(lacking)}" if lacking else ""
     return f"Times rest on the cache, with {PRIOR:.0f} s of guesses beside it: {'; '.join(known)}{guessed}."
 
