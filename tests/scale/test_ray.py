@@ -131,12 +131,12 @@ def test_stages_are_made_on_the_cluster_with_the_threads_of_this_machine(tmp_pat
 
 def test_a_node_killed_mid_stage_is_replaced_by_another(tmp_path: Path, nodes):
     cluster, members = nodes(1)
-    stage = Counts("counting", 1, str(tmp_path), length=200)
+    stage = Counts("counting", 1, str(tmp_path), length=1000)
 
     def kill() -> None:
         wait_for(lambda: reached(stage, tmp_path) >= 30)
-        add_node(cluster)
         cluster.remove_node(members[0], allow_graceful=False)
+        add_node(cluster)
 
     thread = threading.Thread(target=kill)
     thread.start()
@@ -144,7 +144,7 @@ def test_a_node_killed_mid_stage_is_replaced_by_another(tmp_path: Path, nodes):
     thread.join()
     assert any("is handed out again" in sentence for sentence in progress.said), progress.said
     assert len(processes(tmp_path, 1)) == 2
-    assert number_of(stage, tmp_path) == 1 + sum(range(200))
+    assert number_of(stage, tmp_path) == 1 + sum(range(1000))
     assert litter(tmp_path) == []
 
 
