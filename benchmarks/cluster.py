@@ -7,6 +7,7 @@ so many seconds. Both ways make the same run, and the bits are compared. The clu
 take to start and import is measured by a run of nearly nothing, and taken off theirs.
 """
 
+import importlib
 import os
 import sys
 import tempfile
@@ -119,11 +120,11 @@ def timed(folder: Path, name: str, config: JsonDict, executor: Executor) -> tupl
 
 def start_cluster() -> Any:
     """Two nodes of one processor each, and a head with none."""
-    import ray
-    from ray.cluster_utils import Cluster
-
+    ray, utilities = (importlib.import_module(name) for name in ("ray", "ray.cluster_utils"))
     small = {"object_store_memory": 80 * MEBIBYTE}
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **small})
+    cluster = utilities.Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **small}
+    )
     for _ in range(CORES):
         cluster.add_node(num_cpus=1, **small)
     ray.init(address=cluster.address, log_to_driver=False)
@@ -143,9 +144,7 @@ def main(stages: int = STAGES, seconds: float = SECONDS) -> int:
         here, expected = timed(Path(folder), "here", sweep, THIS_MACHINE)
         there, found = timed(Path(folder), "there", sweep, elsewhere)
     elsewhere.cluster.close()
-    import ray
-
-    ray.shutdown()
+    importlib.import_module("ray").shutdown()
     cluster.shutdown()
     print(f"{stages} stages of about {seconds:g} s: {here:.1f} s by worker processes, of which {start:.1f} s are their")
     print(f"start; {there:.1f} s by Ray")
@@ -158,4 +157,5 @@ def main(stages: int = STAGES, seconds: float = SECONDS) -> int:
 if __name__ == "__main__":
     from benchmarks import cluster as module  # so that stages are of a module that workers can import
 
-    sys.exit(module.main(*(kind(word) for kind, word in zip((int, float), sys.argv[1:], strict=False))))
+    words = sys.argv[1:]
+    sys.exit(module.main(int(words[0]) if words else STAGES, float(words[1]) if words[1:] else SECONDS))

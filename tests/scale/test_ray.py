@@ -97,6 +97,13 @@ def processes(folder: Path, number: int) -> list[int]:
     return [int(path.name.split("-")[1]) for path in paths]
 
 
+def node_of(process: int, members: list):
+    """The node whose raylet started this process."""
+    parent = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    raylets = {node.all_processes["raylet"][0].process.pid: node for node in members}
+    return raylets[parent]
+
+
 def number_of(stage: Stage, folder: Path) -> int:
     return read_json(Cache(folder / "cache").folder(stage.key) / "number.json")
 
@@ -130,13 +137,12 @@ def test_stages_are_made_on_the_cluster_with_the_threads_of_this_machine(tmp_pat
 
 
 def test_a_node_killed_mid_stage_is_replaced_by_another(tmp_path: Path, nodes):
-    cluster, members = nodes(1)
+    cluster, members = nodes(2)
     stage = Counts("counting", 1, str(tmp_path), length=1000)
 
     def kill() -> None:
         wait_for(lambda: reached(stage, tmp_path) >= 30)
-        cluster.remove_node(members[0], allow_graceful=False)
-        add_node(cluster)
+        cluster.remove_node(node_of(processes(tmp_path, 1)[0], members), allow_graceful=False)
 
     thread = threading.Thread(target=kill)
     thread.start()

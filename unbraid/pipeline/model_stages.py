@@ -401,8 +401,9 @@ class CaptureActivations(Stage):
     @property
     def disk(self) -> int:
         """For every token a row at each site in float32, and where it is."""
-        sites, model = (*self.capture.inputs, *self.capture.targets), self.training.members[0].model
-        width = sum(site_width(model, self.world, site) for site in sites)
+        sites = (*self.capture.inputs, *self.capture.targets)
+        model = self.training.members[0].model
+        width = sum(site_width(model, self.world, site) for site in sites)  # pyright: ignore[reportArgumentType] (frozen)
         return self.capture.stories * self.world.length * (4 * width + 12)
 
     @property
