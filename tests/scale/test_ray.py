@@ -213,29 +213,28 @@ def test_ctrl_c_saves_and_resuming_gives_the_same_bits(tmp_path: Path, nodes):
 
 
 def test_after_random_kills_of_workers_nodes_and_driver_the_same_bits(tmp_path: Path, nodes):
+    """Each falls a moment after something more was saved; enough steps that there is time for all of them."""
     cluster, members = nodes(2)
-    here = run_config(tmp_path / "here", "run", CONFIG)
-    (tmp_path / "small.toml").write_text(to_toml(CONFIG))
+    config = {**CONFIG, "training": {"steps": 1000 * KILLS, "batch": 64}}
+    here = run_config(tmp_path / "here", "run", config)
+    (tmp_path / "small.toml").write_text(to_toml(config))
     dice, kills = random.Random(os.environ.get("UNBRAID_SEED", "0")), []
     driver = drive("run", str(tmp_path / "small.toml"), "--name", "run", address=cluster.address, folder=tmp_path)
-    wait_for(lambda: (tmp_path / "run" / "run.json").is_file())
-    while driver.poll() is None or len(kills) < KILLS:
+    run = Run(tmp_path / "run")
+    wait_for(lambda: (run.path / "run.json").is_file())
+    while len(kills) < KILLS and not run.is_finished:
         if driver.poll() is not None:
-            assert not Run(tmp_path / "run").is_finished or driver.returncode == 0
-            if Run(tmp_path / "run").is_finished:
-                break
             driver = drive("resume", "run", address=cluster.address, folder=tmp_path)
-        before = progressed(tmp_path)
-        wait_until_further(driver, tmp_path, before)
+        wait_until_further(driver, tmp_path, progressed(tmp_path))
         time.sleep(dice.uniform(0, 0.5))
-        if len(kills) < KILLS and driver.poll() is None:
-            kills.append(kill_something(dice, cluster, members, driver, tmp_path))
-    code, said = ended(driver)
-    while code != 0:
-        code, said = ended(drive("resume", "run", address=cluster.address, folder=tmp_path))
-    assert Run(tmp_path / "run").is_finished, said
-    assert written(Run(tmp_path / "run")) == written(here), kills
-    assert len(kills) >= min(KILLS, 4), kills
+        kills += kill_something(dice, cluster, members, driver, tmp_path)
+    said = [ended(driver)]
+    while not run.is_finished and len(said) < 5:  # a driver that was killed, or whose stage was lost too often
+        said.append(ended(drive("resume", "run", address=cluster.address, folder=tmp_path)))
+    assert run.is_finished, said
+    assert written(run) == written(here), kills
+    assert litter(tmp_path) == []
+    assert len(kills) >= KILLS // 2, kills
 
 
 def progressed(folder: Path) -> set[str]:
@@ -256,24 +255,24 @@ def wait_until_further(driver: subprocess.Popen, folder: Path, before: set[str])
         time.sleep(0.05)
 
 
-def kill_something(dice: random.Random, cluster, members: list, driver: subprocess.Popen, folder: Path) -> str:
-    """A worker at work, a node (another comes in its place), or the driver."""
+def kill_something(dice: random.Random, cluster, members: list, driver: subprocess.Popen, folder: Path) -> list[str]:
+    """A worker at work, a node (another comes in its place), or the driver; what was killed."""
     match dice.choice(["worker", "worker", "node", "driver"]):
         case "node":
             node = members.pop(dice.randrange(len(members)))
-            members.append(add_node(cluster))
             cluster.remove_node(node, allow_graceful=False)
-            return "node"
+            members.append(add_node(cluster))
+            return ["node"]
         case "driver":
             driver.kill()
-            driver.communicate()
-            return "driver"
+            driver.wait()
+            return ["driver"]
         case _:
             for path in (folder / "cache").glob(".leases/*/*.json"):
-                with suppress(OSError, ValueError, KeyError):
+                with suppress(OSError, ValueError, KeyError, UserError):
                     os.kill(int(read_json(path)["process"]), signal.SIGKILL)
-                    return "worker"
-            return "nothing"
+                    return ["worker"]
+            return []
 
 
 def test_where_nobody_answers_is_one_sentence():
