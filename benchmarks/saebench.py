@@ -35,7 +35,8 @@ import unbraid as ub
 from unbraid.activations.huggingface import HuggingFaceModel, load_model
 from unbraid.activations.sites import find_site
 from unbraid.dictionaries.formats.convert import export
-from unbraid.evaluation.language_model.probing import LabelledTexts, pool_texts, read_labelled
+from unbraid.evaluation.language_model.labelled import read_labelled
+from unbraid.evaluation.language_model.probing import LabelledTexts, pool_texts
 from unbraid.evaluation.language_model.sae import SAE
 from unbraid.metrics.probing import Labelled, probe
 from unbraid.randomness import stream

@@ -209,3 +209,10 @@ def test_what_is_damaged_in_a_store_is_not_taken(root: str, tmp_path: Path):
 def test_an_address_nobody_can_open_is_one_sentence():
     with pytest.raises(UserError, match=r"^'nothing://x' cannot be opened: .* accepted: what fsspec opens here$"):
         open_url("nothing://x")
+
+
+def test_a_path_is_a_path_whatever_is_in_it(tmp_path: Path):
+    """fsspec takes `a::b` for a file in an archive."""
+    lease = Leases.at(str(tmp_path / "a::b")).take(KEY, "first")
+    assert lease is not None
+    assert (tmp_path / "a::b" / ".leases" / KEY / "000001.json").is_file()

@@ -1,5 +1,5 @@
-"""The command line: `unbraid run`, `resume`, `list`, `show`, `report`, `explore`, `claims`, `configs`; `capture`,
-`diagnose`, `evaluate`; `import`, `export`; `plugins`, `check-plugin`; `profile`.
+"""The command line: `unbraid run`, `resume`, `plan`, `join`, `list`, `show`, `report`, `explore`, `claims`, `configs`;
+`capture`, `diagnose`, `evaluate`; `import`, `export`; `plugins`, `check-plugin`; `profile`.
 
 Heavy imports happen inside the commands, so that `--help` answers at once. Exit codes: 0 done; 1 the run could not
 finish (a loss that is not finite, a process that was killed, an error of ours); 2 what was asked cannot be done; 130 or
@@ -130,6 +130,67 @@ def resume(
     _run_plugins(plugin)
     executor = executor_for(on, store)
     _work(find_run(name, runs, to_finish=True), None, quiet, executor)
+
+
+@app.command()
+def plan(
+    config: Annotated[
+        str, typer.Argument(metavar="CONFIG", help="A TOML file, or the name of one that ships, as superposition/grid.")
+    ],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[PATH=VALUE]...", help="Settings to change, as training.steps=100.")
+    ] = None,
+    on: Annotated[int, typer.Option("--on", metavar="N", help="Also the time on so many machines like this one.")] = 1,
+    runs: RunsOption = RUNS,
+    scale: Annotated[str | None, typer.Option(metavar="SCALE", help="One of the config's scales.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON with stable keys.")] = False,
+) -> None:
+    """Say what a configuration will take, before anything runs: stages, members, memory, disk, time."""
+    from unbraid.cli.forecast import print_forecast
+    from unbraid.config import read_toml
+    from unbraid.config.sweep import at_scale, overridden
+    from unbraid.pipeline.expand import expand
+    from unbraid.pipeline.forecast import forecast
+    from unbraid.storage.files import json_bytes
+    from unbraid.storage.runs import CACHE
+    from unbraid.studies.shipped import find_config
+
+    path = find_config(config)
+    data = overridden(at_scale(read_toml(path), scale, str(path)), overrides or [], str(path))
+    found = forecast(expand(data, str(path)), runs / CACHE, on)
+    if as_json:
+        typer.echo(json_bytes(found.to_dict()).decode().rstrip("\n"))
+    else:
+        print_forecast(found)
+
+
+@app.command()
+def join(
+    names: Annotated[list[str], typer.Argument(metavar="RUN...", help="Finished runs, directories or names.")],
+    name: Annotated[
+        str | None, typer.Option("--as", metavar="NAME", help="The joined run's name; by default the first's and time.")
+    ] = None,
+    runs: RunsOption = RUNS,
+    quiet: QuietOption = False,
+) -> None:
+    """Join runs that were cut by seed or by setting into one, with intervals and differences over all.
+
+    Refuses what does not fit together. Prints the run directory last.
+    """
+    from unbraid.cli.run_summary import print_summary
+    from unbraid.cli.work import write_page
+    from unbraid.pipeline.join import join as join_runs
+    from unbraid.pipeline.join import left_out
+    from unbraid.storage.runs import find_run
+
+    found = [find_run(each, runs) for each in names]
+    name = _checked_name(name) or _fresh_name(f"{found[0].name[:30]}-joined", found[0].path.parent)
+    joined = join_runs(found, name, write_page)
+    if sentence := left_out(found):
+        print(f"note: {sentence}", file=sys.stderr)
+    if not quiet:
+        print_summary(joined)
+    typer.echo(joined.path)
 
 
 @app.command("list")

@@ -168,6 +168,16 @@ class TrainStack(LearningStage):
     def task(self) -> Task:
         return replace(super().task(), members=self.names)
 
+    @property
+    def disk(self) -> int:
+        """Encoder and decoder; biases are small beside them."""
+        return 8 * len(self.members) * self.members[0].dictionary.d_sae * self.dimensions
+
+    @property
+    def saved(self) -> int:
+        """These and Adam's two moments of each."""
+        return 3 * self.disk
+
     def mechanisms(self) -> dict[str, Mechanism]:
         """With the per-member hyper-parameters as tensors."""
         return {name: stack_configs([m.mechanisms[name] for m in self.members]) for name in self.members[0].mechanisms}

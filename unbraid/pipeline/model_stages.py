@@ -32,7 +32,7 @@ from unbraid.metrics.heads import capped_steps_to, steps_to
 from unbraid.models import AnyModel, GaugeModels, HeadEvaluation, Models, ModelTraining, models_of
 from unbraid.models.constraints import Constraint
 from unbraid.models.training import ModelState, StepOutput, train_model
-from unbraid.pipeline.capture_model import ActivationsConfig, capture_model
+from unbraid.pipeline.capture_model import ActivationsConfig, capture_model, site_width
 from unbraid.pipeline.stage import Context, Stage
 from unbraid.pipeline.training import Checkpoints, TrainingLoop, arrays, restore_weights
 from unbraid.progress import Task
@@ -111,6 +111,17 @@ class TrainModels(Stage):
         """About what one model takes to read so many sequences."""
         products = self.members[0].model.cost(self.world.length).products
         return SECONDS_PER_PRODUCT * sequences * self.world.length * products
+
+    @property
+    def disk(self) -> int:
+        """Weights, those of the vocabulary among them."""
+        model, words = self.members[0].model, len(self.world.vocabulary)
+        return 4 * len(self.members) * (model.cost(self.world.length).weights + 2 * words * model.width)
+
+    @property
+    def saved(self) -> int:
+        """These and Adam's two moments of each."""
+        return 3 * self.disk
 
     def start(self) -> ModelState:
         return ModelState.start(self.members[0].model, self.world, [member.seed for member in self.members])
@@ -390,6 +401,14 @@ class CaptureActivations(Stage):
     def seconds_per_step(self) -> float:
         stories = self.capture.stories
         return 0.1 + self.training.forward_seconds(stories) + SECONDS_PER_STORY_WRITTEN * stories
+
+    @property
+    def disk(self) -> int:
+        """For every token a row at each site in float32, and where it is."""
+        sites = (*self.capture.inputs, *self.capture.targets)
+        model = self.training.members[0].model
+        width = sum(site_width(model, self.world, site) for site in sites)  # pyright: ignore[reportArgumentType] (frozen)
+        return self.capture.stories * self.world.length * (4 * width + 12)
 
     @property
     def world(self) -> Stories:

@@ -1,5 +1,6 @@
 """Jobs on a Ray cluster: `--on ray` is one that runs here, else one is started; `--on ray://HOST:10001` is anywhere."""
 
+import importlib
 import logging
 import os
 import signal
@@ -95,8 +96,7 @@ def _import_ray() -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
-        import ray
-        import ray.exceptions
+        importlib.import_module("ray.exceptions")
+        return importlib.import_module("ray")
     except ImportError:
         raise UserError("--on ray was given and Ray is not installed; accepted: pip install 'unbraid[ray]'") from None
-    return ray

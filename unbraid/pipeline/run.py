@@ -41,6 +41,9 @@ def carry_out(
     if run.is_finished:
         run.verify()
         return
+    if joined := run.facts().get("joined"):
+        again = f"unbraid join {' '.join(joined)}"
+        raise UserError(f"{run.path} was joined of other runs; accepted: to remove it and join them again, `{again}`")
     status, began = run.status(), time.monotonic()
     before = status["seconds"]
     if status["state"] == "finished":

@@ -40,6 +40,7 @@ from unbraid.evaluation.splice import Spliced, splice
 from unbraid.models import Model, Models
 from unbraid.pipeline.expand import Plan, plan_of
 from unbraid.pipeline.experiment import ModelToTry
+from unbraid.pipeline.join import laid_out
 from unbraid.pipeline.model_stages import TrainModels
 from unbraid.pipeline.stage import Context, in_order
 from unbraid.pipeline.trained import load_models, load_stack
@@ -303,7 +304,7 @@ class Worker:
     def plan(self) -> Plan:
         for plugin in self.plugins:
             read_file(plugin)
-        return plan_of(self.run, "`unbraid explore --plugin FILE`")
+        return laid_out(plan_of(self.run, "`unbraid explore --plugin FILE`"), self.run)
 
     def answer(self, request: object) -> JsonDict:
         """What is answered to a request, without its id."""

@@ -4,6 +4,7 @@ A job goes on when its driver ends; whoever resumes the run waits for its lease.
 or for another's sake, is submitted again and goes on from its checkpoint.
 """
 
+import importlib
 import shutil
 import uuid
 from collections.abc import Sequence
@@ -83,9 +84,8 @@ def _last_line(problem: Exception) -> str:
 
 def _import_submitit() -> Any:
     try:
-        import submitit
+        return importlib.import_module("submitit")
     except ImportError:
         raise UserError(
             "--on slurm was given and submitit is not installed; accepted: pip install 'unbraid[slurm]'"
         ) from None
-    return submitit

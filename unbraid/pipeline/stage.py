@@ -9,6 +9,7 @@ sealed. A change of what a stage means raises its `version`, so that older resul
 
 import hashlib
 import json
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -73,6 +74,16 @@ class Stage(ABC):
         """A guess, for the time left."""
         return 1.0
 
+    @property
+    def disk(self) -> int:
+        """About the bytes of weights or shards it leaves; 0 where all it leaves is small."""
+        return 0
+
+    @property
+    def saved(self) -> int:
+        """About the bytes of one of its checkpoints."""
+        return 0
+
     @abstractmethod
     def run(self, context: Context) -> None:
         """Do the work, or what is left of it; whatever it leaves is in its folder."""
@@ -108,10 +119,13 @@ def make(stage: Stage, stages: Cache, progress: TaskProgress, signals: StopSigna
                 if stages.lacks_checksums(stage.key):
                     progress.say(f"{folder} has no checksums and no checkpoint; it is made again")
                 progress.begin(0)
-                inputs = frozenset(other.key for other in stage.inputs)
+                inputs, begins = frozenset(other.key for other in stage.inputs), not (folder / "checkpoints").is_dir()
+                began = time.monotonic()
                 with blamed():
                     stage.run(Context(folder, stages, progress, signals, inputs))
                 facts = {"kind": stage.kind, "version": stage.version, "config": stage.config}
+                if begins:  # for whoever wants to know how long the next will take
+                    facts |= {"seconds": round(time.monotonic() - began, 3), "guess": stage.task().seconds}
                 stages.finish(stage.key, {**facts, "inputs": [other.key for other in stage.inputs]})
     progress.advance(stage.steps)
 

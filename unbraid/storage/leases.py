@@ -16,9 +16,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-
-from fsspec import AbstractFileSystem
-from fsspec.core import url_to_fs
+from typing import Any
 
 from unbraid.config import JsonDict
 from unbraid.errors import UserError
@@ -43,7 +41,8 @@ class Lease:
 class Leases:
     """The leases of the stages in one folder, of any file system that fsspec knows."""
 
-    files: AbstractFileSystem
+    files: Any
+    """The file system, of fsspec."""
     path: str
 
     @classmethod
@@ -143,8 +142,13 @@ class Watch:
         return number, said, now - since
 
 
-def open_url(url: str) -> tuple[AbstractFileSystem, str]:
-    """The file system of an address, and the path in it; what is not known or not installed is one sentence."""
+def open_url(url: str) -> tuple[Any, str]:
+    """The file system of an address or a path, and the path in it; what cannot be opened is one sentence."""
+    from fsspec.core import url_to_fs  # here, because listing runs needs no fsspec
+    from fsspec.implementations.local import LocalFileSystem
+
+    if "://" not in url:
+        return LocalFileSystem(), os.path.abspath(url)  # noqa: PTH100 (a path may hold what fsspec takes for an address)
     try:
         files, path = url_to_fs(url)
     except (ValueError, ImportError, OSError) as problem:
