@@ -12,6 +12,7 @@ import pytest
 from tests.pipeline.process_cluster import ProcessCluster
 from tests.pipeline.running import Recorded
 from tests.pipeline.small_stages import Adds, Breaks, Counts, NotesThreads, NotFiniteOnce, Small, Vanishes
+from unbraid.config.plugins import Plugin
 from unbraid.errors import Lost, NotFinite, Stopped, UserError
 from unbraid.pipeline import cluster as clusters
 from unbraid.pipeline.cluster import OnCluster
@@ -245,3 +246,13 @@ def test_what_is_no_cluster_is_refused(on: str | None, store: str | None, senten
     with pytest.raises(UserError) as refused:
         executor_for(on, store)
     assert str(refused.value).startswith(sentence)
+
+
+def test_a_plugin_that_the_machines_have_not_got_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    plugins = {origin: Plugin(origin, "mine", "0" * 64, "mine.py", ()) for origin in ("file", "session", "package")}
+    for origin in ("file", "session"):
+        monkeypatch.setattr(clusters, "used_by", lambda *_, origin=origin: (plugins["package"], plugins[origin]))
+        cluster = ProcessCluster()
+        with pytest.raises(UserError, match=r"mine\.py was given with --on.*accepted: a plugin that is an installed"):
+            make_all([Adds("total", 1, str(tmp_path))], tmp_path, cluster)
+        assert not cluster.jobs

@@ -178,13 +178,13 @@ def join(
     Refuses what does not fit together. Prints the run directory last.
     """
     from unbraid.cli.run_summary import print_summary
-    from unbraid.cli.work import write_page
     from unbraid.pipeline.join import join as join_runs
     from unbraid.pipeline.join import left_out
     from unbraid.storage.runs import find_run
+    from unbraid.work import checked_name, fresh_name, write_page
 
     found = [find_run(each, runs) for each in names]
-    name = _checked_name(name) or _fresh_name(f"{found[0].name[:30]}-joined", found[0].path.parent)
+    name = checked_name(name, "--as") or fresh_name(f"{found[0].name[:30]}-joined", found[0].path.parent)
     joined = join_runs(found, name, write_page)
     if sentence := left_out(found):
         print(f"note: {sentence}", file=sys.stderr)

@@ -25,6 +25,7 @@ from typing import Any, Literal
 import torch
 
 from unbraid.config import JsonDict
+from unbraid.config.plugins import used_by
 from unbraid.errors import Lost, Stopped, UserError
 from unbraid.pipeline.executors import Executor, Needs
 from unbraid.pipeline.stage import Stage, make, versions
@@ -303,6 +304,7 @@ class OnCluster(Executor):
     ) -> None:
         if not stages:
             return
+        _check_plugins(stages)
         self.cluster.open()
         try:
             for stage in stages:
@@ -317,6 +319,16 @@ class OnCluster(Executor):
                 progress.status(f"pulling '{stage.name}'")
                 if not self.store.pull(stage.key, cache.folder(stage.key), progress.say):  # pyright: ignore[reportOptionalMemberAccess]
                     raise UserError(f"'{stage.name}' is not whole in the store; accepted: to go on, which makes it")
+
+
+def _check_plugins(stages: Sequence[Stage]) -> None:
+    """The machines of a cluster have installed packages, and neither a file nor a notebook of this one."""
+    here = [plugin for plugin in used_by(*stages) if plugin.origin != "package"]
+    if here:
+        raise UserError(
+            f"the plugin {here[0].path} was given with --on, and a cluster's machines have not got it; accepted: a "
+            "plugin that is an installed package, or a run on this machine"
+        )
 
 
 @dataclass
