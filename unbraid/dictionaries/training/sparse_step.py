@@ -56,7 +56,8 @@ def sparse_step(state: State, inputs: Inputs, training: Training, mechanisms: Me
     in_codes, in_weights = encoded.back(in_codes, costs.in_weights)
     back = fired.back(Learned(in_codes, costs.in_counted, again and again.gradients))
     check_finite({"gradient": back.in_pre.flatten(1).abs().amax(1)}, state.step)
-    sums = _Sums(_Events.of(lists, back.in_pre), decoded, x.contiguous().numpy(), revived, back)
+    learned = decoded.errors, decoded.segments
+    sums = Sums(Events.of(lists, back.in_pre), *learned, x.contiguous().numpy(), revived, back)
     rate = rates(state, training)
     if training.clip is None and not in_weights:
         _update_at_once(state, sums, rate)
@@ -169,7 +170,7 @@ def _auxiliary(stack: Stack, lists: Lists, codes: np.ndarray, target: Tensor, tr
 
 
 @dataclass(frozen=True)
-class _Events:
+class Events:
     """What fired, in the order of features."""
 
     starts: np.ndarray
@@ -178,7 +179,7 @@ class _Events:
     gradients: np.ndarray
 
     @classmethod
-    def of(cls, lists: Lists, in_pre: Tensor) -> "_Events":
+    def of(cls, lists: Lists, in_pre: Tensor) -> "Events":
         members = len(lists.counts)
         most = int(lists.counts.sum(1).max(initial=0))
         events = cls(
@@ -201,22 +202,24 @@ class _Events:
 
 
 @dataclass(frozen=True)
-class _Sums:
+class Sums:
     """All that the gradients of the weights are sums of."""
 
-    events: _Events
-    decoded: _Decoded
+    events: Events
+    errors: np.ndarray
+    """What decoder rows learn from, by segment and sample."""
+    segments: np.ndarray
     x: np.ndarray
     revived: Revived
     back: Back
 
     def arrays(self, stack: Stack) -> list[np.ndarray]:
         """For kernels; without a pre-bias that has no columns."""
-        events, decoded, revived = self.events, self.decoded, self.revived
+        events, revived = self.events, self.revived
         pre_bias = np.zeros((stack.members, 0), np.float32) if stack.pre_bias is None else stack.pre_bias.numpy()
         return [
             *(events.starts, events.samples, events.values, events.gradients),
-            *(self.x, decoded.errors, decoded.segments, pre_bias),
+            *(self.x, self.errors, self.segments, pre_bias),
             *(revived.places, revived.encoder, revived.decoder),
         ]
 
@@ -227,10 +230,10 @@ class _Sums:
 
     def of_output(self) -> Float[Tensor, "m d"]:
         """The gradient of what is added to every reconstruction."""
-        return torch.from_numpy(self.decoded.errors[:, 0]).sum(1)
+        return torch.from_numpy(self.errors[:, 0]).sum(1)
 
 
-def _update_at_once(state: State, sums: _Sums, rate: Float[Tensor, "m"]) -> None:
+def _update_at_once(state: State, sums: Sums, rate: Float[Tensor, "m"]) -> None:
     """Gradients, Adam and unit rows in one pass over the rows; then the few weights that are left."""
     stack = state.stack
     blocks = -(-stack.features // kernels.BLOCK)
@@ -247,7 +250,7 @@ def _update_at_once(state: State, sums: _Sums, rate: Float[Tensor, "m"]) -> None
     state.adam.update_others(stack.parameters(), gradients, rate)
 
 
-def _all_gradients(stack: Stack, sums: _Sums, in_weights: Mapping[str, Tensor]) -> Named:
+def _all_gradients(stack: Stack, sums: Sums, in_weights: Mapping[str, Tensor]) -> Named:
     """The gradients of all weights, written out: for clipping, or penalties on weights."""
     parameters = stack.parameters()
     rows = {name: torch.empty_like(parameters[name]) for name in ROWS}
