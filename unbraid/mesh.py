@@ -40,6 +40,17 @@ def part(total: int, parts: int, index: int) -> slice:
     return slice(start, start + size + (index < more))
 
 
+def launched() -> bool:
+    """Whether torchrun, or whoever sets the same variables, has started several processes of this command."""
+    names = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
+    return names <= os.environ.keys() and int(os.environ["WORLD_SIZE"]) > 1
+
+
+def here(workers: int) -> int:
+    """How many of these processes are on this machine: all, unless torchrun says otherwise."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", workers)) if launched() else workers
+
+
 @dataclass(frozen=True)
 class Mesh:
     """The place of this process among those that train together; alone, nothing is ever sent."""
@@ -47,25 +58,30 @@ class Mesh:
     rank: int = 0
     shards: int = 1
     data: int = 1
-    groups: dict[Over, Any] = field(default_factory=dict, repr=False)
+    groups: dict[str, Any] = field(default_factory=dict, repr=False)
     sent: Counter[str] = field(default_factory=Counter)
     """Bytes that this process gave to others to sum or to see, by what they were."""
 
     @classmethod
-    def join(cls, rank: int, size: int, shards: int, init: str) -> "Mesh":
+    def join(cls, rank: int, size: int, init: str) -> "Mesh":
         """Take this place among `size` processes; `init` is where they meet, as torch.distributed takes it."""
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # who is lost is said once, by us
-        data = size // shards
-        met = _or_lost(lambda: dist.init_process_group("gloo", init, FOR_WORK, size, rank))
-        del met
-        groups: dict[Over, Any] = {"everyone": dist.new_group(timeout=PATIENCE)}
+        _or_lost(lambda: dist.init_process_group("gloo", init, PATIENCE, size, rank))
+        return cls(rank, size, groups={"commands": _or_lost(lambda: dist.new_group(timeout=FOR_WORK))})
+
+    def in_shards(self, shards: int) -> "Mesh":
+        """The same processes, with features in so many shards; all call it together."""
+        data, groups = self.size // shards, {"commands": self.groups["commands"]}
+        groups["everyone"] = _or_lost(lambda: dist.new_group(timeout=PATIENCE))
         for index in range(data):
-            group = dist.new_group([index * shards + shard for shard in range(shards)], timeout=PATIENCE)
-            groups |= {"shards": group} if index == rank // shards else {}
+            ranks = [index * shards + shard for shard in range(shards)]
+            group = _group(ranks)
+            groups |= {"shards": group} if self.rank in ranks else {}
         for shard in range(shards):
-            group = dist.new_group([index * shards + shard for index in range(data)], timeout=PATIENCE)
-            groups |= {"data": group} if shard == rank % shards else {}
-        return cls(rank, shards, data, groups)
+            ranks = [index * shards + shard for index in range(data)]
+            group = _group(ranks)
+            groups |= {"data": group} if self.rank in ranks else {}
+        return Mesh(self.rank, shards, data, groups, self.sent)
 
     @property
     def size(self) -> int:
@@ -113,14 +129,14 @@ class Mesh:
         """The first process says what is next, in three numbers; the others hear it."""
         words = torch.tensor([*numbers, 0, 0, 0][:3])
         if self.size > 1:
-            _or_lost(lambda: dist.broadcast(words, 0))
+            _or_lost(lambda: dist.broadcast(words, 0, self.groups["commands"]))
         return words.tolist()
 
     def tell(self, thing: Any) -> Any:
         """What the first process gives is what everybody gets: for small things, between steps."""
         things = [thing]
         if self.size > 1:
-            _or_lost(lambda: dist.broadcast_object_list(things, 0))
+            _or_lost(lambda: dist.broadcast_object_list(things, 0, self.groups["commands"]))
         return things[0]
 
     def send(self, tensor: Tensor) -> None:
@@ -145,6 +161,11 @@ class Mesh:
 
 ALONE = Mesh()
 """A process that trains by itself."""
+
+
+def _group(ranks: list[int]) -> Any:
+    """All processes make it, also those that are not in it."""
+    return _or_lost(lambda: dist.new_group(ranks, timeout=PATIENCE))
 
 
 def _or_lost(talk: Callable[[], Any]) -> Any:

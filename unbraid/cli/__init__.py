@@ -13,8 +13,8 @@ import shlex
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -43,6 +43,12 @@ app = typer.Typer(
 
 RunsOption = Annotated[Path, typer.Option("--runs", metavar="DIR", help="The folder that holds the runs.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the run directory.")]
+WorkersOption = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=1, help="Processes that share the features of each dictionary; torchrun's, by default."
+    ),
+]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, or its name in the folder of runs.")]
 RUNS = Path("runs")
 DICTIONARIES = Path("dictionaries")
@@ -67,6 +73,7 @@ def run(
     scale: Annotated[
         str | None, typer.Option(metavar="SCALE", help="One of the config's scales, as small or full.")
     ] = None,
+    workers: WorkersOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Run a configuration: train, evaluate, report.
@@ -80,19 +87,30 @@ def run(
     from unbraid.storage.runs import Run
     from unbraid.studies.shipped import config_name, find_config
 
-    path = find_config(config)
-    data = overridden(at_scale(read_toml(path), scale, str(path)), overrides or [], str(path))
-    plan = expand_and_capture(data, str(path), "the same command", quiet)
-    name = _checked_name(name) or _fresh_name(config_name(path).replace("/", "-"), runs)
-    _work(Run.create(runs, name, to_toml(plan.config), plan.facts()), plan, quiet)
+    with _first() as first:
+        if not first:
+            return
+        path = find_config(config)
+        data = _among(workers, overridden(at_scale(read_toml(path), scale, str(path)), overrides or [], str(path)))
+        plan = expand_and_capture(data, str(path), "the same command", quiet)
+        name = _checked_name(name) or _fresh_name(config_name(path).replace("/", "-"), runs)
+        _work(Run.create(runs, name, to_toml(plan.config), plan.facts()), plan, quiet)
 
 
 @app.command()
-def resume(name: RunArgument, runs: RunsOption = RUNS, quiet: QuietOption = False) -> None:
+def resume(
+    name: RunArgument, runs: RunsOption = RUNS, workers: WorkersOption = None, quiet: QuietOption = False
+) -> None:
     """Resume a run that was stopped or killed; it ends with the same bits as one never stopped."""
+    from unbraid.pipeline.expand import expand
     from unbraid.storage.runs import find_run
 
-    _work(find_run(name, runs, to_finish=True), None, quiet)
+    with _first() as first:
+        if not first:
+            return
+        run = find_run(name, runs, to_finish=True)
+        config = _among(workers, {}) and _among(workers, run.config())
+        _work(run, expand(config, str(run.path / "config.toml")) if config else None, quiet)
 
 
 @app.command("list")
@@ -512,6 +530,27 @@ def _report_bug() -> int:
     except OSError:
         where = "run it again with UNBRAID_TRACEBACK=1 and please report what it prints"
     return _print_error(f"an error of ours, not yours: {sys.exc_info()[1]!r:.200}; {where}", 1)
+
+
+def _among(workers: int | None, data: "JsonDict") -> "JsonDict":
+    """A configuration for so many processes; for as many as torchrun has started, if it has."""
+    started = int(os.environ["WORLD_SIZE"]) if "RANK" in os.environ else None
+    if workers is not None and started not in (None, workers):
+        raise UserError(f"--workers is {workers} and torchrun has started {started}; accepted: one of them")
+    count = started or workers
+    return data if count is None else {**data, "workers": count}
+
+
+@contextmanager
+def _first() -> Iterator[bool]:
+    """Whether this process does what is asked; where torchrun has started several, the first does, and others help."""
+    if "RANK" not in os.environ:
+        yield True
+        return
+    from unbraid.pipeline.sharded_training import first_of_torchruns
+
+    with first_of_torchruns() as first:
+        yield first
 
 
 def _work(run: "Run", plan: "Plan | None", quiet: bool) -> None:

@@ -563,9 +563,7 @@ def _tied(rng: np.random.Generator, features: int, dimensions: int, wanted: slic
 
 def _unit_decoder(rng: np.random.Generator, features: int, dimensions: int, wanted: slice) -> Drawn:
     bound = dimensions**-0.5
-    encoder = _drawn(
-        lambda shape: rng.uniform(-bound, bound, shape).astype(np.float32), features, dimensions, wanted
-    )
+    encoder = _drawn(lambda shape: rng.uniform(-bound, bound, shape).astype(np.float32), features, dimensions, wanted)
     decoder = _drawn(lambda shape: rng.standard_normal(shape, dtype=np.float32), features, dimensions, wanted)
     return encoder, np.zeros(len(encoder), np.float32), _unit(decoder)
 

@@ -134,7 +134,7 @@ class _Coordinator:
         self._waiting = dict(self.stages)
         with self.signals.patience():
             try:
-                with _held_back(), _one_thread_each():
+                with held_back(), threads_each(1):
                     for _ in range(min(most, len(self.stages))):
                         ours, theirs = PROCESSES.Pipe()
                         arguments = (self.cache.path, theirs, self.stop, self.signals.resume_command)
@@ -203,7 +203,7 @@ class _Coordinator:
 
 
 @contextmanager
-def _held_back() -> Iterator[None]:
+def held_back() -> Iterator[None]:
     """Signals reach us when this is over, and never the processes started meanwhile: the parent tells them."""
     resource_tracker.ensure_running()  # whoever starts first starts it, and it would let signals through again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, NUMBERS)
@@ -214,10 +214,10 @@ def _held_back() -> Iterator[None]:
 
 
 @contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """The processes started in here have one thread in every library: more would only wait for each other."""
+def threads_each(count: int) -> Iterator[None]:
+    """The processes started in here have so many threads in every library: more would only wait for each other."""
     before = {name: os.environ.get(name) for name in THREADS}
-    os.environ.update(dict.fromkeys(THREADS, "1"))
+    os.environ.update(dict.fromkeys(THREADS, str(count)))
     try:
         yield
     finally:

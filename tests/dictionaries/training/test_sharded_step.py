@@ -1,7 +1,5 @@
 """A dictionary shared out among processes learns what one process would have learned."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -23,11 +21,11 @@ from unbraid.dictionaries.training.config import Training
 from unbraid.dictionaries.training.sharded_step import sharded_step
 from unbraid.dictionaries.training.step import State, step
 from unbraid.members import stack_configs
-from unbraid.mesh import ALONE, Mesh
+from unbraid.mesh import Mesh
 
 F, D, B = 23, 8, 12
-"""Uneven in two and in three. Dictionaries begin as `unit`: where encoder and decoder are the same, a feature that fires
-alone has a gradient that is nothing but rounding, which Adam divides by its own size."""
+"""Uneven in two and in three. Dictionaries begin as `unit`: where encoder and decoder are the same, a feature that
+fires alone has a gradient that is nothing but rounding, which Adam divides by its own size."""
 MESHES = [(2, 1), (3, 1), (1, 2), (2, 2)]
 
 

@@ -25,7 +25,7 @@ def keep_of_sample(lists: Lists, k: int, mesh: Mesh) -> None:
 
 
 def keep_dense(codes: Float[Tensor, "b n"], k: int, most: int, mesh: Mesh) -> None:
-    """The same where every feature has its place, which becomes 0; no shard has more than `most` candidates a sample."""
+    """The same where every feature has its place, which becomes 0; of a sample a shard has `most` at most."""
     if mesh.shards == 1:
         return
     own = min(most, codes.shape[1])
