@@ -47,7 +47,7 @@ checks = 3
 samples = 256
 """
 UNBRAID = [sys.executable, "-m", "unbraid"]
-FAR = 120.0
+FAR = 60.0
 """Seconds, at most, for what takes a few."""
 
 
@@ -191,7 +191,7 @@ def gloo(size: int, shards: int, folder: Path) -> list:
         process.start()
     found = sorted((answers.get(timeout=FAR) for _ in processes), key=lambda answer: answer[0])
     for process in processes:
-        process.join()
+        process.join(FAR)
     return found
 
 
@@ -204,7 +204,8 @@ def test_every_rule_over_gloo_and_bytes_by_the_formula(tmp_path, size: int, shar
         for key in ("stack.encoder", "stack.decoder", "mean.encoder", "square.decoder"):
             parts = [learned[name][0][key] for _, learned, _ in found[:shards]]
             np.testing.assert_allclose(np.concatenate(parts, 1), expected.tensors()[key], rtol=1e-4, atol=1e-5)
-        assert all(learned[name][1] == [float(output.l0.sum()) for output in outputs] for _, learned, _ in found)
+        for _, learned, _ in found:
+            np.testing.assert_allclose(learned[name][1], [float(output.l0.sum()) for output in outputs])
     members, k, b = 2, RULES["topk"].activation.k, B * shards // size
     for rank, _, sent in found:
         own = len(range(RULES["topk"].d_sae)[Mesh(rank, shards, size // shards).features(RULES["topk"].d_sae)])
@@ -244,6 +245,7 @@ def _limited(rank: int, size: int, init: str, answers) -> None:
         answers.put((rank, float(output.l0[0])))
     except (MemoryError, RuntimeError) as problem:
         answers.put((rank, "memory" in f"{problem!r}".lower()))
+    mesh.leave()
 
 
 @pytest.mark.parametrize(("size", "expected"), [(1, True), (2, 8.0)], ids=["too large for one", "split in two"])
@@ -254,4 +256,4 @@ def test_a_dictionary_larger_than_a_process_may_hold(tmp_path, size: int, expect
         process.start()
     assert Counter(answers.get(timeout=FAR)[1] for _ in processes) == {expected: size}
     for process in processes:
-        process.join()
+        process.join(FAR)

@@ -1,5 +1,7 @@
 """A dictionary shared out among processes learns what one process would have learned."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -7,21 +9,25 @@ import torch
 from tests.meshes import in_threads
 from unbraid.dictionaries.activations import BatchTopK, Gated, JumpRelu, Relu, TopK
 from unbraid.dictionaries.auxk import AuxK
-from unbraid.dictionaries.lists import Inputs
+from unbraid.dictionaries.lists import Inputs, encode_lists
 from unbraid.dictionaries.mechanisms import (
+    MECHANISMS,
     AdaptiveL1,
     AdaptiveTau,
     DynamicPairs,
+    Mechanism,
     PairOrthogonality,
     PAnnealing,
     Sparsity,
 )
-from unbraid.dictionaries.stack import Dictionary, Target
+from unbraid.dictionaries.stack import Dictionary, Stack, Target
 from unbraid.dictionaries.training.config import Training
-from unbraid.dictionaries.training.sharded_step import sharded_step
+from unbraid.dictionaries.training.sharded_step import _fire, sharded_step
 from unbraid.dictionaries.training.step import State, step
+from unbraid.errors import NotFinite, UserError
 from unbraid.members import stack_configs
-from unbraid.mesh import Mesh
+from unbraid.mesh import Mesh, part
+from unbraid.pipeline.expand import expand
 
 F, D, B = 23, 8, 12
 """Uneven in two and in three. Dictionaries begin as `unit`: where encoder and decoder are the same, a feature that
@@ -127,3 +133,107 @@ def test_transcoders(free: bool):
     norm, weigh = ("free", "decoder_norm") if free else ("unit", "code")
     dictionary = Dictionary(d_sae=F, activation=TopK(k=3), init="unit", skip=True, pre_bias=True, decoder_norm=norm)
     agrees(2, 2, dictionary, {"sparsity": Sparsity(weight=0.05, weigh_by=weigh)}, target=True)
+
+
+def exact(rng: np.random.Generator, shape: tuple[int, ...]) -> torch.Tensor:
+    """Small whole numbers, whose products and sums are exact: many of them are equal."""
+    return torch.from_numpy(rng.integers(-2, 3, shape).astype(np.float32))
+
+
+@pytest.mark.parametrize(("shards", "data"), MESHES)
+@pytest.mark.parametrize("rule", [TopK(k=3), BatchTopK(k=2)])
+def test_of_ties_the_first_fire_as_in_one_process(rng, rule, shards: int, data: int):
+    """By feature in a sample; in a batch by sample and then by feature."""
+    encoder, x = exact(rng, (1, F, D)), exact(rng, (B, D))
+    pre = torch.einsum("bd,mfd->mbf", x, encoder).relu()[0]
+    groups = [pre] if isinstance(rule, BatchTopK) else list(pre)
+    expected = torch.zeros_like(pre)
+    for sample, values in enumerate(groups):
+        flat = values.flatten()
+        order = sorted(range(len(flat)), key=lambda place: (-flat[place], place))
+        chosen = [place for place in order if flat[place] > 0][: rule.k * (B if values is pre else 1)]
+        target = expected.view(-1) if values is pre else expected[sample]
+        target[chosen] = flat[chosen]
+    assert (expected != pre).any()
+
+    def fires(mesh: Mesh) -> tuple[torch.Tensor, slice, slice]:
+        rows, some = mesh.features(F), mesh.samples(B)
+        n = rows.stop - rows.start
+        part = encoder[:, rows].contiguous(), torch.zeros(1, n), torch.zeros(1, n, D)
+        stack = Stack(*part, None, rule, memory=rule.memory([0]))
+        return _fire(stack, Inputs(x[some]), B, mesh)[0].codes.to_dense()[0], some, rows
+
+    found = torch.zeros_like(pre)
+    for codes, some, rows in in_threads(shards, data, fires):
+        found[some, rows] = codes
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+
+def test_one_process_keeps_the_first_of_ties_too(rng):
+    encoder, x = exact(rng, (1, 70, D)), exact(rng, (40, D))
+    stack = Stack(encoder, torch.zeros(1, 70), torch.zeros(1, 70, D), None, TopK(k=4))
+    lists = encode_lists(stack, Inputs(x))
+    assert lists is not None
+    pre = (x @ encoder[0].T).tolist()
+    for sample, values in enumerate(pre):
+        first = sorted(range(70), key=lambda feature: (-values[feature], feature))[:4]
+        fires = sorted(feature for feature in first if values[feature] > 0)
+        assert lists.features[0, sample, : lists.counts[0, sample]].tolist() == fires
+
+
+@pytest.mark.parametrize("init", ["tied", "unit", "published", "data"])
+@pytest.mark.parametrize("target", [None, Target(6)])
+def test_a_shard_begins_as_its_rows_of_the_whole(init, target, monkeypatch):
+    monkeypatch.setattr("unbraid.dictionaries.stack.PIECE", 4)
+    dictionary = Dictionary(d_sae=F, activation=JumpRelu(), init=init, pre_bias=True)
+    x = batch_of(0).x
+    whole = Stack.start(dictionary, D, [3, 4], x, target).tensors()
+    for shard in range(3):
+        rows = part(F, 3, shard)
+        for name, tensor in Stack.start(dictionary, D, [3, 4], x, target, rows).tensors().items():
+            expected = whole[name] if name in ("pre_bias", "decoder_bias") else whole[name][:, rows]
+            assert torch.equal(tensor, expected), name
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"workers": 3, "shards": 2}, "shards is 2 of 3 workers; accepted: a number that divides workers"),
+        ({"workers": 30}, "30 workers in 30 shards are too many for 23 features"),
+        ({"workers": 2, "dictionary": {"activation": {"kind": "variational"}}}, "draws at random for all features"),
+        ({"workers": 2, "mechanisms": {"matryoshka": {}}}, "mechanisms.matryoshka sums up every prefix"),
+        ({"workers": 2, "mechanisms": {"lateral_inhibition": {}}}, "lets a feature silence those of other processes"),
+        ({"workers": 2, "mechanisms": {"sparsity": {"form": "published"}}}, "by the number of all features"),
+        ({"workers": 2, "baseline": {"kind": "pca"}, "dictionary": None}, "a baseline is fitted in one process"),
+    ],
+)
+def test_what_cannot_be_split_is_refused_before_anything_starts(settings, words: str):
+    tree = {"dictionary": {"d_sae": F}, **settings}
+    for name in [name for name, value in tree.items() if value is None]:
+        del tree[name]
+    if "dictionary" in tree:
+        tree["dictionary"] = {"d_sae": F, **tree["dictionary"]}
+    with pytest.raises(UserError, match=re.escape(words)):
+        expand(tree, "config.toml")
+
+
+def test_every_mechanism_says_whether_it_can_be_split():
+    reasons = {name: kind().needs_whole() for name, kind in MECHANISMS.items()}
+    can = {"sparsity", "pair_orthogonality", "adaptive_tau", "dynamic_pairs", "adaptive_l1", "p_annealing"}
+    assert {name for name, reason in reasons.items() if reason is None} == can
+    assert Mechanism.whole_because not in reasons.values()
+
+
+def test_a_loss_that_is_not_finite_stops_everybody_before_anything_changes():
+    def stopped(mesh: Mesh) -> tuple[str, bool]:
+        state, _ = trained(mesh, RULES["topk"], steps=1)
+        before = {name: tensor.clone() for name, tensor in state.tensors().items()}
+        training = stack_configs([Training(steps=9, batch=B)] * 2)
+        x = torch.full((B, D), 1e30)
+        with pytest.raises(NotFinite) as problem:
+            sharded_step(state, Inputs(x), training, {}, F, mesh)
+        return str(problem.value), all(torch.equal(before[name], t) for name, t in state.tensors().items())
+
+    for words, unchanged in in_threads(2, 1, stopped):
+        assert "loss term 'reconstruction' of member 0 is not finite at step 1" in words
+        assert unchanged
