@@ -141,7 +141,7 @@ def exact(rng: np.random.Generator, shape: tuple[int, ...]) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(("shards", "data"), MESHES)
-@pytest.mark.parametrize("rule", [TopK(k=3), BatchTopK(k=2)])
+@pytest.mark.parametrize("rule", [TopK(k=3), BatchTopK(k=1), BatchTopK(k=3)])
 def test_of_ties_the_first_fire_as_in_one_process(rng, rule, shards: int, data: int):
     """By feature in a sample; in a batch by sample and then by feature."""
     encoder, x = exact(rng, (1, F, D)), exact(rng, (B, D))
