@@ -33,7 +33,9 @@ def _one(rank: int, init: str, answers) -> None:
 
 def test_two_processes_over_gloo(tmp_path):
     answers = LAUNCHER.Queue()
-    processes = [LAUNCHER.Process(target=_one, args=(rank, f"file://{tmp_path}/m", answers)) for rank in range(2)]
+    processes = [
+        LAUNCHER.Process(target=_one, args=(rank, f"file://{tmp_path}/m", answers), daemon=True) for rank in range(2)
+    ]
     for process in processes:
         process.start()
     found = sorted((answers.get(timeout=120) for _ in processes), key=lambda answer: answer[0])

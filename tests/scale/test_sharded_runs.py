@@ -186,7 +186,9 @@ def _gloo(rank: int, size: int, shards: int, init: str, answers) -> None:
 def gloo(size: int, shards: int, folder: Path) -> list:
     answers = PROCESSES.Queue()
     init = f"file://{folder}/meeting-{size}"
-    processes = [PROCESSES.Process(target=_gloo, args=(rank, size, shards, init, answers)) for rank in range(size)]
+    processes = [
+        PROCESSES.Process(target=_gloo, args=(rank, size, shards, init, answers), daemon=True) for rank in range(size)
+    ]
     for process in processes:
         process.start()
     found = sorted((answers.get(timeout=FAR) for _ in processes), key=lambda answer: answer[0])
@@ -251,7 +253,9 @@ def _limited(rank: int, size: int, init: str, answers) -> None:
 @pytest.mark.parametrize(("size", "expected"), [(1, True), (2, 8.0)], ids=["too large for one", "split in two"])
 def test_a_dictionary_larger_than_a_process_may_hold(tmp_path, size: int, expected):
     answers, init = PROCESSES.Queue(), f"file://{tmp_path}/meeting"
-    processes = [PROCESSES.Process(target=_limited, args=(rank, size, init, answers)) for rank in range(size)]
+    processes = [
+        PROCESSES.Process(target=_limited, args=(rank, size, init, answers), daemon=True) for rank in range(size)
+    ]
     for process in processes:
         process.start()
     assert Counter(answers.get(timeout=FAR)[1] for _ in processes) == {expected: size}
