@@ -53,7 +53,7 @@ def _parts(header: bytes, arrays: Iterable[np.ndarray | Piecewise]) -> Iterator[
     yield header
     for array in arrays:
         for piece in array.pieces if isinstance(array, Piecewise) else [array]:
-            yield memoryview(np.ascontiguousarray(piece).reshape(-1).view(np.uint8))
+            yield np.ascontiguousarray(piece).reshape(-1).view(np.uint8).data
 
 
 def map_arrays(path: Path) -> Arrays:

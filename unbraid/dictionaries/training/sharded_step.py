@@ -204,9 +204,9 @@ def _whole(
     places, values = fires.listed()
     most = int(mesh.gather(torch.tensor([values.shape[-1]]), "everyone", "slots").max())
     places = (places + mesh.features(features).start).masked_fill(values == 0, 0).int()
-    listed = (pad(mine, (0, most - mine.shape[-1])) for mine in (places, values))
-    batch = len(inputs.x)
-    codes = Codes(*(_gathered(mine, batch, mesh).flatten(2) for mine in listed), features)
+    batch, padded = len(inputs.x), [pad(mine, (0, most - mine.shape[-1])) for mine in (places, values)]
+    listed, strengths = (_gathered(mine, batch, mesh).flatten(2) for mine in padded)
+    codes = Codes(listed, strengths, features)
     made = own.reconstruction if mesh.data == 1 else _gathered(own.reconstruction, batch, mesh)[:, :, 0].contiguous()
     return Forward(inputs.x, codes, made, would_fire=codes, other_target=inputs.target)
 
