@@ -2,8 +2,6 @@
 
 c = relu of the k largest of x·Wᵀ + bias        e = x̂ + c·D - target, x̂ held still        cost = weight · loss(e)
 ∂c = ∂e·Dᵀ where c > 0        ∂D = cᵀ·∂e        ∂W = ∂cᵀ·x        ∂bias = Σ ∂c
-
-Where features are shared out among processes, each makes c·D of its own, and they add these up.
 """
 
 from dataclasses import dataclass
@@ -16,9 +14,7 @@ from unbraid.dictionaries.auxk import AuxK
 from unbraid.dictionaries.training import kernels
 from unbraid.dictionaries.training.config import Training
 from unbraid.dictionaries.training.gradients import loss_of
-from unbraid.dictionaries.training.selection import keep_dense
 from unbraid.dictionaries.training.step import State
-from unbraid.mesh import ALONE, Mesh
 
 
 @dataclass(frozen=True)
@@ -39,12 +35,7 @@ class Revived:
 
 @torch.no_grad()
 def revive(
-    state: State,
-    x: Float[Tensor, "b d"],
-    target: Tensor,
-    reconstruction: Float[Tensor, "m b o"],
-    training: Training,
-    mesh: Mesh = ALONE,
+    state: State, x: Float[Tensor, "b d"], target: Tensor, reconstruction: Float[Tensor, "m b d"], training: Training
 ) -> Revived:
     """What AuxK costs and says, where the rule has it and something is dead."""
     stack, auxk = state.stack, state.stack.activation.revival()
@@ -54,12 +45,9 @@ def revive(
         return none
     dead, cost, rows = state.since_fired >= auxk.dead_after, torch.zeros(stack.members), 0
     encoders, decoders = [none.encoder], [none.decoder]
-    everywhere = mesh.gather(dead.sum(1), "shards", "dead")
-    for member in everywhere.any(0).nonzero()[:, 0].tolist():
+    for member in dead.any(1).nonzero()[:, 0].tolist():
         features = dead[member].nonzero()[:, 0]
-        codes = _codes(state, member, features, x, auxk, everywhere[:, member], mesh)
-        seen = features, codes, x, target, reconstruction[member]
-        error, encoder, decoder = _of_member(state, member, *seen, auxk, training, mesh)
+        error, encoder, decoder = _of_member(state, member, features, x, target, reconstruction[member], auxk, training)
         cost[member] = auxk.weight * error
         places[member, features.numpy()] = np.arange(rows, rows + len(features))
         rows += len(features)
@@ -68,40 +56,26 @@ def revive(
     return Revived(cost, places, np.concatenate(encoders), np.concatenate(decoders))
 
 
-def _codes(
-    state: State, member: int, features: Tensor, x: Float[Tensor, "b d"], auxk: AuxK, everywhere: Tensor, mesh: Mesh
-) -> Float[Tensor, "b n"]:
-    """The codes of dead features: the largest of each sample, `everywhere` being how many are dead in each shard."""
-    stack = state.stack
-    rows, bias = stack.encoder[member][features], stack.encoder_bias[member][features]
-    if stack.pre_bias is not None:
-        bias = bias - rows @ stack.pre_bias[member]
-    codes = torch.addmm(bias, x, rows.T)
-    most = min(auxk.k or max(1, x.shape[1] // 2), int(everywhere.sum()))
-    kernels.keep_largest(codes.numpy(), codes.numpy().view(np.int32), most)
-    if most < everywhere.sum():
-        keep_dense(codes, most, min(most, int(everywhere.max())), mesh)
-    return codes
-
-
 def _of_member(
     state: State,
     member: int,
     features: Tensor,
-    codes: Float[Tensor, "b n"],
     x: Float[Tensor, "b d"],
     target: Tensor,
-    reconstruction: Float[Tensor, "b o"],
+    reconstruction: Float[Tensor, "b d"],
     auxk: AuxK,
     training: Training,
-    mesh: Mesh,
 ) -> tuple[Tensor, np.ndarray, np.ndarray]:
     """The loss of what is reconstructed with the help of dead features, and the gradients of their rows."""
-    directions = state.stack.decoder[member][features]
-    if mesh.shards == 1:
-        error = torch.addmm(reconstruction, codes, directions).sub_(target)
-    else:
-        error = mesh.sum(codes @ directions, "shards", "revival").add_(reconstruction).sub_(target)
+    stack = state.stack
+    rows, directions = stack.encoder[member][features], stack.decoder[member][features]
+    bias = stack.encoder_bias[member][features]
+    if stack.pre_bias is not None:
+        bias = bias - rows @ stack.pre_bias[member]
+    codes = torch.addmm(bias, x, rows.T)
+    most = min(auxk.k or max(1, x.shape[1] // 2), len(features))
+    kernels.keep_largest(codes.numpy(), codes.numpy().view(np.int32), most)
+    error = torch.addmm(reconstruction, codes, directions).sub_(target)
     loss, slopes = loss_of(error[None], training)
     error = (error * (auxk.weight * slopes)).view_as(error)
     in_codes = error @ directions.T

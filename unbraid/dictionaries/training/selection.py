@@ -19,9 +19,10 @@ def keep_of_sample(lists: Lists, k: int, mesh: Mesh) -> None:
     """Of the candidates of each sample leave those of this shard that are among the k largest of all shards."""
     if mesh.shards == 1:
         return
-    lists_kernels.clear_unused(lists.values, lists.features, lists.counts)
-    least, ties = cut(torch.from_numpy(lists.values), k, mesh, "candidates")
-    kernels.keep_among(lists.features, lists.values, lists.counts, least.numpy(), ties.numpy())
+    features, values, counts = _arrays(lists)
+    lists_kernels.clear_unused(values, features, counts)
+    least, ties = cut(torch.from_numpy(values), k, mesh, "candidates")
+    kernels.keep_among(features, values, counts, least.numpy(), ties.numpy())
 
 
 def keep_dense(codes: Float[Tensor, "b n"], k: int, most: int, mesh: Mesh) -> None:
@@ -53,7 +54,7 @@ def keep_of_batch(lists: Lists, k: int, batch: int, mesh: Mesh) -> Float[Tensor,
     """The same of a whole batch: k for each of its samples. Returns the least that fires, or 0."""
     members, samples = lists.counts.shape
     counts = torch.zeros(members, mesh.samples(batch, 0).stop, dtype=torch.int32)
-    counts[:, :samples] = torch.from_numpy(lists.counts)
+    counts[:, :samples] = torch.as_tensor(lists.counts)
     counts = mesh.gather(counts, "everyone", "counts")
     values = _packed(lists, int(counts.sum(2).max()))
     values = mesh.gather(values, "everyone", "candidates")
@@ -65,16 +66,22 @@ def keep_of_batch(lists: Lists, k: int, batch: int, mesh: Mesh) -> Float[Tensor,
         left = most - int((merged[member] > least[member]).sum())
         ties[member] = _own_ties(values[:, member] == least[member], counts[:, member], left, mesh)[:samples]
     floor = least[:, None].expand(members, samples).contiguous()
-    kernels.keep_among(lists.features, lists.values, lists.counts, floor.numpy(), ties.numpy())
+    kernels.keep_among(*_arrays(lists), floor.numpy(), ties.numpy())
     fired = merged.where((merged > 0) & (merged >= least[:, None]), torch.inf).amin(1, keepdim=True)
     return fired.where(fired.isfinite(), 0)
 
 
+def _arrays(lists: Lists) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Features, values and counts, for kernels."""
+    return np.asarray(lists.features), np.asarray(lists.values), np.asarray(lists.counts)
+
+
 def _packed(lists: Lists, room: int) -> Float[Tensor, "m n"]:
     """Values in use, sample after sample, and then zeros."""
-    packed = np.zeros((len(lists.counts), room), np.float32)
+    _, values, counts = _arrays(lists)
+    packed = np.zeros((len(counts), room), np.float32)
     for member, row in enumerate(packed):
-        lists_kernels.pack(lists.values[member], lists.counts[member], row)
+        lists_kernels.pack(values[member], counts[member], row)
     return torch.from_numpy(packed)
 
 

@@ -23,6 +23,7 @@ from torch.nn.functional import pad
 
 from unbraid.axes import Float, Tensor
 from unbraid.codes import Codes
+from unbraid.dictionaries import kernels as lists_kernels
 from unbraid.dictionaries.activations import BatchTopK, Gated, JumpRelu, Named, Relu, TopK
 from unbraid.dictionaries.lists import Inputs, Lists, encode_lists, too_dense
 from unbraid.dictionaries.mechanisms.mechanism import Forward, Mechanisms, Signals, gather_signals
@@ -31,14 +32,13 @@ from unbraid.dictionaries.training import kernels, sharded_kernels
 from unbraid.dictionaries.training.adam import ROWS, WITHOUT_FEATURES
 from unbraid.dictionaries.training.config import Training
 from unbraid.dictionaries.training.gradients import Costs, find_costs, loss_of
-from unbraid.dictionaries.training.revival import Revived, revive
 from unbraid.dictionaries.training.rules import Back, Dense, Fires, Learned, fire, fire_dense
 from unbraid.dictionaries.training.selection import keep_of_batch, keep_of_sample
-from unbraid.dictionaries.training.sparse_step import Events, Sums
+from unbraid.dictionaries.training.sharded_revival import OwnRevived, revive_own
 from unbraid.dictionaries.training.step import State, StepOutput, apply_gradients, check_finite, rates
 from unbraid.errors import UserError
 from unbraid.mesh import Mesh
-from unbraid.schedule import moment_after
+from unbraid.schedule import BETA1, BETA2, moment_after
 
 RULES = (Relu, TopK, BatchTopK, JumpRelu, Gated)
 
@@ -81,7 +81,7 @@ def sharded_step(
     reconstruction = mesh.sum(fires.codes.decode(stack.decoder), "shards", "reconstruction") + _offset(stack, x)
     error, terms, in_again = reconstruction - target, {}, None
     terms["reconstruction"], slopes = loss_of(error, training)
-    revived = revive(state, x, target, reconstruction, training, mesh)
+    revived = revive_own(state, x, reconstruction, target, training, mesh)
     if revived.cost is not None:
         terms["auxk"] = revived.cost
     if fires.again is not None:
@@ -139,7 +139,8 @@ class _Fires:
             return error @ decoder.mT
         gradients = np.empty(self.codes.values.shape, np.float32)
         sharded_kernels.through_directions(
-            self.lists.features, self.lists.counts, error.contiguous().numpy(), decoder.numpy(), gradients
+            *(np.asarray(self.lists.features), np.asarray(self.lists.counts)),
+            *(error.contiguous().numpy(), decoder.numpy(), gradients),
         )
         return torch.from_numpy(gradients)
 
@@ -182,7 +183,7 @@ def _fire(stack: Stack, inputs: Inputs, batch: int, mesh: Mesh) -> tuple[_Fires,
         again = None if dense.again is None else Codes.dense(dense.again)
         return _Fires(dense, Codes.dense(dense.codes), again, None), memory
     fired, codes = fire(stack, lists), lists.codes()
-    again = None if fired.again is None else Codes(codes.features, torch.from_numpy(fired.again), codes.width)
+    again = None if fired.again is None else Codes(codes.features, torch.as_tensor(fired.again), codes.width)
     return _Fires(fired, codes, again, lists), memory
 
 
@@ -266,22 +267,24 @@ class _Gradient:
     inputs: Inputs
     error: Float[Tensor, "m b o"]
     back: Back
-    revived: Revived
+    revived: OwnRevived
     in_weights: Named
     share: float
 
-    def sums(self, lists: Lists) -> Sums:
-        """For kernels."""
+    def arrays(self, stack: Stack, lists: Lists) -> list[np.ndarray]:
+        """What the gradients of rows are sums of, for kernels; without a pre-bias that has no columns."""
+        pre_bias = np.zeros((stack.members, 0), np.float32) if stack.pre_bias is None else stack.pre_bias.numpy()
         segments, errors = np.zeros(lists.width, np.int64), self.error.contiguous().numpy()[:, None]
-        x = self.inputs.x.contiguous().numpy()
-        return Sums(Events.of(lists, self.back.in_pre), errors, segments, x, self.revived, self.back)
+        return [
+            *(*_events(lists, self.back.in_pre), self.inputs.x.contiguous().numpy(), errors, segments, pre_bias),
+            *(self.revived.places, self.revived.encoder, self.revived.decoder),
+        ]
 
     def of_rows(self, stack: Stack) -> Named:
         """Those of encoder and decoder."""
         if self.fires.lists is not None:
             rows = {name: torch.empty_like(tensor) for name, tensor in stack.parameters().items() if name in ROWS}
-            arrays = self.sums(self.fires.lists).arrays(stack)
-            kernels.weight_gradients(*arrays, *(rows[name].numpy() for name in ROWS))
+            kernels.weight_gradients(*self.arrays(stack, self.fires.lists), *(rows[name].numpy() for name in ROWS))
             return rows
         encoder, decoder = self.back.in_pre.mT @ self.inputs.x, self.fires.codes.values.mT @ self.error
         if stack.pre_bias is not None:
@@ -313,8 +316,7 @@ def _update(state: State, gradient: _Gradient, training: Training, mesh: Mesh) -
     if plain and mesh.data == 1 and lists is not None:
         blocks = -(-stack.features // kernels.BLOCK)
         passed_on = np.empty((stack.members, blocks, stack.d_in), np.float32)
-        arrays, corrections = gradient.sums(lists).arrays(stack), state.adam.corrections(rate)
-        kernels.update_rows(*arrays, passed_on, *corrections, *state.adam.with_moments(stack.parameters()))
+        kernels.update_rows(*gradient.arrays(stack, lists), passed_on, *_adam(state, rate))
         gradients = gradient.of_features() | gradient.of_output(stack, torch.from_numpy(passed_on).sum(1), mesh)
         state.adam.update_others(stack.parameters(), gradients, rate)
         return
@@ -327,9 +329,28 @@ def _update(state: State, gradient: _Gradient, training: Training, mesh: Mesh) -
     if not plain:
         apply_gradients(state, gradients, _lengths(gradients, mesh), rate, training)
         return
-    rows, corrections = [gradients[name].numpy() for name in ROWS], state.adam.corrections(rate)
-    kernels.take_step(*rows, *corrections, *state.adam.with_moments(stack.parameters()))
+    kernels.take_step(*(gradients[name].contiguous().numpy() for name in ROWS), *_adam(state, rate))
     state.adam.update_others(stack.parameters(), gradients, rate)
+
+
+def _events(lists: Lists, in_pre: Float[Tensor, "m b k"]) -> list[np.ndarray]:
+    """What fired, in the order of features: where each one's begin, samples, values and gradients."""
+    features, values, counts = (np.asarray(part) for part in (lists.features, lists.values, lists.counts))
+    shape = len(counts), int(counts.sum(1).max(initial=0))
+    starts, samples = np.empty((len(counts), lists.width + 1), np.int64), np.empty(shape, np.int32)
+    events = [starts, samples, np.empty(shape, np.float32), np.empty(shape, np.float32)]
+    lists_kernels.sort_by_feature(features, values, in_pre.numpy(), counts, *events)
+    return events
+
+
+def _adam(state: State, rate: Float[Tensor, "m"]) -> list[np.ndarray]:
+    """Count an update of rows; their rates and corrections, and the rows with their moments, for kernels."""
+    adam, named = state.adam, state.stack.parameters()
+    for name in ROWS:
+        adam.age[name].add_(1)
+    age = adam.age["encoder"]
+    corrections = [(rate[:, None] / (1 - BETA1**age)).float().numpy(), (1 - BETA2**age).sqrt().float().numpy()]
+    return corrections + [part[name].numpy() for name in ROWS for part in (named, adam.mean, adam.square)]
 
 
 def _lengths(gradients: Named, mesh: Mesh) -> Float[Tensor, "m"]:

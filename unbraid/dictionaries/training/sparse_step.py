@@ -56,8 +56,7 @@ def sparse_step(state: State, inputs: Inputs, training: Training, mechanisms: Me
     in_codes, in_weights = encoded.back(in_codes, costs.in_weights)
     back = fired.back(Learned(in_codes, costs.in_counted, again and again.gradients))
     check_finite({"gradient": back.in_pre.flatten(1).abs().amax(1)}, state.step)
-    learned = decoded.errors, decoded.segments
-    sums = Sums(Events.of(lists, back.in_pre), *learned, x.contiguous().numpy(), revived, back)
+    sums = _Sums(_Events.of(lists, back.in_pre), decoded, x.contiguous().numpy(), revived, back)
     rate = rates(state, training)
     if training.clip is None and not in_weights:
         _update_at_once(state, sums, rate)
@@ -170,7 +169,7 @@ def _auxiliary(stack: Stack, lists: Lists, codes: np.ndarray, target: Tensor, tr
 
 
 @dataclass(frozen=True)
-class Events:
+class _Events:
     """What fired, in the order of features."""
 
     starts: np.ndarray
@@ -179,7 +178,7 @@ class Events:
     gradients: np.ndarray
 
     @classmethod
-    def of(cls, lists: Lists, in_pre: Tensor) -> "Events":
+    def of(cls, lists: Lists, in_pre: Tensor) -> "_Events":
         members = len(lists.counts)
         most = int(lists.counts.sum(1).max(initial=0))
         events = cls(
@@ -202,24 +201,22 @@ class Events:
 
 
 @dataclass(frozen=True)
-class Sums:
+class _Sums:
     """All that the gradients of the weights are sums of."""
 
-    events: Events
-    errors: np.ndarray
-    """What decoder rows learn from, by segment and sample."""
-    segments: np.ndarray
+    events: _Events
+    decoded: _Decoded
     x: np.ndarray
     revived: Revived
     back: Back
 
     def arrays(self, stack: Stack) -> list[np.ndarray]:
         """For kernels; without a pre-bias that has no columns."""
-        events, revived = self.events, self.revived
+        events, decoded, revived = self.events, self.decoded, self.revived
         pre_bias = np.zeros((stack.members, 0), np.float32) if stack.pre_bias is None else stack.pre_bias.numpy()
         return [
             *(events.starts, events.samples, events.values, events.gradients),
-            *(self.x, self.errors, self.segments, pre_bias),
+            *(self.x, decoded.errors, decoded.segments, pre_bias),
             *(revived.places, revived.encoder, revived.decoder),
         ]
 
@@ -230,10 +227,10 @@ class Sums:
 
     def of_output(self) -> Float[Tensor, "m d"]:
         """The gradient of what is added to every reconstruction."""
-        return torch.from_numpy(self.errors[:, 0]).sum(1)
+        return torch.from_numpy(self.decoded.errors[:, 0]).sum(1)
 
 
-def _update_at_once(state: State, sums: Sums, rate: Float[Tensor, "m"]) -> None:
+def _update_at_once(state: State, sums: _Sums, rate: Float[Tensor, "m"]) -> None:
     """Gradients, Adam and unit rows in one pass over the rows; then the few weights that are left."""
     stack = state.stack
     blocks = -(-stack.features // kernels.BLOCK)
@@ -250,7 +247,7 @@ def _update_at_once(state: State, sums: Sums, rate: Float[Tensor, "m"]) -> None:
     state.adam.update_others(stack.parameters(), gradients, rate)
 
 
-def _all_gradients(stack: Stack, sums: Sums, in_weights: Mapping[str, Tensor]) -> Named:
+def _all_gradients(stack: Stack, sums: _Sums, in_weights: Mapping[str, Tensor]) -> Named:
     """The gradients of all weights, written out: for clipping, or penalties on weights."""
     parameters = stack.parameters()
     rows = {name: torch.empty_like(parameters[name]) for name in ROWS}
