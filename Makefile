@@ -30,7 +30,7 @@ browser: .venv/installed-dev
 slow: .venv/installed-dev test-data
 	$(BIN)/python -m pytest -m slow
 
-# What needs an extra: Ray, Slurm.
+# Past one machine: processes that share a dictionary, clusters (Ray, Slurm), devices.
 scale: .venv/installed-scale
 	$(TIMED) $(BIN)/python -m pytest -m scale tests/scale --durations 10
 

@@ -15,7 +15,7 @@ PACKAGE = Path(unbraid.__file__).parent
 LAYERS = [
     {"axes", "errors", "randomness"},
     {"config", "codes"},
-    {"storage", "members", "schedule", "progress", "signals"},
+    {"storage", "members", "mesh", "schedule", "progress", "signals"},
     {"activations"},
     {"worlds"},
     {"models"},

@@ -13,8 +13,8 @@ import shlex
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -68,6 +68,12 @@ SplitOption = Annotated[
     str | None, typer.Option(metavar="NAME", help="Of a dataset, which split; by default the only one.")
 ]
 SubsetOption = Annotated[str | None, typer.Option(metavar="NAME", help="Of a dataset, which of its configurations.")]
+WorkersOption = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=1, help="Processes that share the features of each dictionary; torchrun's, by default."
+    ),
+]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, or its name in the folder of runs.")]
 RUNS = Path("runs")
 DICTIONARIES = Path("dictionaries")
@@ -91,6 +97,7 @@ def run(
     ] = None,
     on: OnOption = None,
     store: StoreOption = None,
+    workers: WorkersOption = None,
     plugin: PluginOption = None,
     quiet: QuietOption = False,
 ) -> None:
@@ -103,12 +110,15 @@ def run(
     from unbraid.storage.runs import Run
     from unbraid.work import checked_name, executor_for, expand_and_capture, fresh_name, read_config, stem_of
 
-    _run_plugins(plugin)
-    executor = executor_for(on, store)
-    data, source = read_config(config, overrides or [], scale)
-    plan = expand_and_capture(data, source, "the same command", quiet)
-    name = checked_name(name, "--name") or fresh_name(stem_of(config), runs)
-    _work(Run.create(runs, name, to_toml(plan.config), plan.facts()), plan, quiet, executor)
+    with _first() as first:
+        if not first:
+            return
+        _run_plugins(plugin)
+        executor = executor_for(on, store)
+        data, source = read_config(config, overrides or [], scale)
+        plan = expand_and_capture(_among(workers, data), source, "the same command", quiet)
+        name = checked_name(name, "--name") or fresh_name(stem_of(config), runs)
+        _work(Run.create(runs, name, to_toml(plan.config), plan.facts()), plan, quiet, executor)
 
 
 @app.command()
@@ -117,6 +127,7 @@ def resume(
     runs: RunsOption = RUNS,
     on: OnOption = None,
     store: StoreOption = None,
+    workers: WorkersOption = None,
     plugin: PluginOption = None,
     quiet: QuietOption = False,
 ) -> None:
@@ -124,12 +135,19 @@ def resume(
 
     One that was begun with a plugin's file needs it named again: a run directory runs no code by itself.
     """
+    from unbraid.pipeline.expand import expand, plan_of
     from unbraid.storage.runs import find_run
     from unbraid.work import executor_for
 
-    _run_plugins(plugin)
-    executor = executor_for(on, store)
-    _work(find_run(name, runs, to_finish=True), None, quiet, executor)
+    with _first() as first:
+        if not first:
+            return
+        _run_plugins(plugin)
+        executor, run, plan = executor_for(on, store), find_run(name, runs, to_finish=True), None
+        if count := _among(workers, {}):
+            plan_of(run)  # which refuses plugins that are not loaded
+            plan = expand({**run.config(), **count}, str(run.path / "config.toml"))
+        _work(run, plan, quiet, executor)
 
 
 @app.command()
@@ -639,6 +657,27 @@ def _report_bug() -> int:
     except OSError:
         where = "run it again with UNBRAID_TRACEBACK=1 and please report what it prints"
     return _print_error(f"an error of ours, not yours: {sys.exc_info()[1]!r:.200}; {where}", 1)
+
+
+def _among(workers: int | None, data: "JsonDict") -> "JsonDict":
+    """A configuration for so many processes; for as many as torchrun has started, if it has."""
+    started = int(os.environ["WORLD_SIZE"]) if "RANK" in os.environ else None
+    if workers is not None and started not in (None, workers):
+        raise UserError(f"--workers is {workers} and torchrun has started {started}; accepted: one of them")
+    count = started or workers
+    return data if count is None else {**data, "workers": count}
+
+
+@contextmanager
+def _first() -> Iterator[bool]:
+    """Whether this process does what is asked; where torchrun has started several, the first does, and others help."""
+    if "RANK" not in os.environ:
+        yield True
+        return
+    from unbraid.pipeline.sharded_training import first_of_torchruns
+
+    with first_of_torchruns() as first:
+        yield first
 
 
 def _work(run: "Run", plan: "Plan | None", quiet: bool, executor: "Executor") -> None:

@@ -376,12 +376,17 @@ def _keep_largest(row, bias, start, stop, kept, place, used):
 
 @compiled(inline="always")
 def _rise(kept, place, hole, value, feature):
-    """Put a value into the heap's new last place and let it rise."""
-    while hole > 0 and kept[(hole - 1) // 2] > value:
+    """Put a value into the heap's new last place and let it rise; of ties the later feature is the less."""
+    while hole > 0 and kept[(hole - 1) // 2] >= value:
         above = (hole - 1) // 2
         kept[hole], place[hole] = kept[above], place[above]
         hole = above
     kept[hole], place[hole] = value, feature
+
+
+@compiled(inline="always")
+def _is_less(kept, place, a, b):
+    return kept[a] < kept[b] or (kept[a] == kept[b] and place[a] > place[b])
 
 
 @compiled(inline="always")
@@ -390,7 +395,7 @@ def _sink(kept, place, size, value, feature):
     hole = 0
     while True:
         below = 2 * hole + 1
-        if below + 1 < size and kept[below + 1] < kept[below]:
+        if below + 1 < size and _is_less(kept, place, below + 1, below):
             below += 1
         if below >= size or kept[below] >= value:
             break

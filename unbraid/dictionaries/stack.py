@@ -9,7 +9,7 @@ A transcoder's target is something else than its input, as what an MLP makes of 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -156,6 +156,10 @@ class Dictionary(Config):
                 f"{which} was given beside init.from, whose weights it would change; accepted: one of them"
             )
         return self
+
+    def drawn_in_pieces(self, target: Target | None) -> bool:
+        """Whether some of its first rows can be had without the others."""
+        return self.init in ("tied", "unit") and target is None and self.pre_bias_init == "zeros"
 
     @property
     def from_data(self) -> bool:
@@ -339,6 +343,7 @@ class Stack:
         seeds: Sequence[int],
         x: Float[Tensor, "b d"] | None = None,
         target: Target | None = None,
+        rows: slice | None = None,
     ) -> "Stack":
         """Make an untrained stack.
 
@@ -355,7 +360,12 @@ class Stack:
             them it begins as `tied` with a pre-bias of zeros.
         target : Target, optional
             What the input must predict, where that is not itself; the stack is then one of transcoders.
+        rows : slice, optional
+            Of its features these alone, as they are in the whole; others are not kept in memory, as far as `init` is
+            "tied" or "unit".
         """
+        if rows is not None and not dictionary.drawn_in_pieces(target):
+            return cls.start(dictionary, dimensions, seeds, x, target)._of_features(rows)
         if dictionary.skip and (target is None or target.dimensions is None):
             raise UserError("dictionary.skip is true, and the target is the input; accepted: a world with a target")
         if isinstance(dictionary.init, InitFrom):
@@ -363,7 +373,8 @@ class Stack:
 
             return begin_at(dictionary, dimensions, len(seeds), target)
         draw = {"unit": _unit_decoder, "published": _published}.get(dictionary.init, _tied)
-        drawn = [draw(stream(seed, "rows"), dictionary.d_sae, dimensions) for seed in seeds]
+        rows = rows or slice(0, dictionary.d_sae)
+        drawn = [draw(stream(seed, "rows"), dictionary.d_sae, dimensions, rows) for seed in seeds]
         encoder, bias, decoder = (torch.from_numpy(np.stack(arrays)) for arrays in zip(*drawn, strict=True))
         pre_bias = torch.zeros(len(seeds), dimensions) if dictionary.pre_bias else None
         if x is not None:
@@ -375,7 +386,7 @@ class Stack:
                 for member, seed in enumerate(seeds):
                     decoder[member] = _samples(stream(seed, "samples"), x - center, decoder[member])
                 encoder.copy_(decoder)
-        rule = dictionary.activation.parameters(len(seeds), dictionary.d_sae)
+        rule = dictionary.activation.parameters(len(seeds), encoder.shape[1])
         memory = dictionary.activation.memory(seeds)
         stack = cls(encoder, bias, decoder, pre_bias, dictionary.activation, rule, memory)
         stack = replace(stack, decoder_norm=dictionary.decoder_norm)
@@ -425,6 +436,12 @@ class Stack:
         if "history" in known:
             known["history"] = [_of_member(line, index) for line in known["history"]]
         return replace(alone, decoder_norm=self.decoder_norm, metadata=known)
+
+    def _of_features(self, rows: slice) -> "Stack":
+        """These features alone."""
+        by_feature = {"encoder", "encoder_bias", "decoder", *self.rule}
+        named = {name: t[:, rows].clone() if name in by_feature else t for name, t in self.tensors().items()}
+        return replace(Stack.of(named, self.activation), decoder_norm=self.decoder_norm, metadata=self.metadata)
 
     def save(self, path: str | Path) -> None:
         """Write it to a folder, all members and exactly: weights (safetensors), settings, metadata and checksums.
@@ -822,16 +839,32 @@ Drawn = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Encoder, its bias, and decoder of one member."""
 
 
-def _tied(rng: np.random.Generator, features: int, dimensions: int) -> Drawn:
-    rows = _unit(rng.standard_normal((features, dimensions), dtype=np.float32))
-    return rows, np.zeros(features, np.float32), rows.copy()
+PIECE = 4096
+"""So many rows are drawn at a time where others than these are wanted, too."""
 
 
-def _unit_decoder(rng: np.random.Generator, features: int, dimensions: int) -> Drawn:
+def _drawn(draw: Callable[[tuple[int, int]], np.ndarray], features: int, dimensions: int, rows: slice) -> np.ndarray:
+    """These rows of all that would be drawn at once: what is between is drawn and forgotten."""
+    if len(range(features)[rows]) == features:
+        return draw((features, dimensions))
+    kept = []
+    for start in range(0, features, PIECE):
+        piece = draw((min(PIECE, features - start), dimensions))
+        kept.append(piece[max(0, rows.start - start) : max(0, rows.stop - start)].copy())
+    return np.concatenate(kept)
+
+
+def _tied(rng: np.random.Generator, features: int, dimensions: int, wanted: slice) -> Drawn:
+    drawn = _drawn(lambda shape: rng.standard_normal(shape, dtype=np.float32), features, dimensions, wanted)
+    rows = _unit(drawn)
+    return rows, np.zeros(len(rows), np.float32), rows.copy()
+
+
+def _unit_decoder(rng: np.random.Generator, features: int, dimensions: int, wanted: slice) -> Drawn:
     bound = dimensions**-0.5
-    encoder = rng.uniform(-bound, bound, (features, dimensions)).astype(np.float32)
-    decoder = _unit(rng.standard_normal((features, dimensions), dtype=np.float32))
-    return encoder, np.zeros(features, np.float32), decoder
+    encoder = _drawn(lambda shape: rng.uniform(-bound, bound, shape).astype(np.float32), features, dimensions, wanted)
+    decoder = _drawn(lambda shape: rng.standard_normal(shape, dtype=np.float32), features, dimensions, wanted)
+    return encoder, np.zeros(len(encoder), np.float32), _unit(decoder)
 
 
 def _toward(
@@ -899,7 +932,7 @@ def geometric_median(x: Float[Tensor, "b d"], steps: int = 100) -> Float[Tensor,
     return point.to(x.dtype)
 
 
-def _published(rng: np.random.Generator, features: int, dimensions: int) -> Drawn:
+def _published(rng: np.random.Generator, features: int, dimensions: int, _wanted: slice) -> Drawn:
     bound = dimensions**-0.5
     encoder = rng.uniform(-bound, bound, (features, dimensions)).astype(np.float32)
     bias = rng.uniform(-bound, bound, features).astype(np.float32)

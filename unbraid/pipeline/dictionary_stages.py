@@ -146,6 +146,14 @@ class TrainStack(LearningStage):
     tracking: Tracking
     checkpoints: Checkpoints
     dimensions: int
+    workers: int = 1
+    """Among so many processes its features are shared out; the result is the same up to rounding, and so is its key."""
+    shards: int | None = None
+    """The number of shards, where there are fewer than workers."""
+
+    @property
+    def side_by_side(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return super().side_by_side and self.workers == 1
 
     @property
     def config(self) -> JsonDict:
@@ -195,10 +203,10 @@ class TrainStack(LearningStage):
         model = self.captured.training.loaded(context)
         return StorySequences(world, model, self.captured.world, self.captured.capture, training.batch).inputs
 
-    def start(self, x: Tensor | None = None, target: Target | None = None) -> State:
+    def start(self, x: Tensor | None = None, target: Target | None = None, rows: slice | None = None) -> State:
         """The state before the first step, from these inputs where the dictionary begins at samples of them."""
         seeds = [member.seed for member in self.members]
-        return State.start(self.members[0].dictionary, self.dimensions, self.mechanisms(), seeds, x, target)
+        return State.start(self.members[0].dictionary, self.dimensions, self.mechanisms(), seeds, x, target, rows)
 
     def trained(self, context: Context) -> Stack:
         """The stack as its training left it, laid out in memory as it was then."""
@@ -209,7 +217,12 @@ class TrainStack(LearningStage):
         return stack
 
     def run(self, context: Context) -> None:
-        StackTraining(self, context).finish()
+        if self.workers == 1:
+            StackTraining(self, context).finish()
+        else:
+            from unbraid.pipeline.sharded_training import train_sharded  # which builds on this module
+
+            train_sharded(self, context)
         write_json(context.folder / "dictionary.json", self.members[0].dictionary.to_dict())
 
 
@@ -218,7 +231,8 @@ class StackTraining(TrainingLoop[State, StepOutput]):
 
     advice = "training.learning_rate and the scale of the inputs"
 
-    def __init__(self, stage: TrainStack, context: Context) -> None:
+    def __init__(self, stage: TrainStack, context: Context, rows: slice | None = None) -> None:
+        """`rows` are the features of this process, where others have the rest."""
         super().__init__(stage.key, stage.names, stage.checkpoints, context)
         self.world = stage.opened_world(context)
         self.training = stack_configs([member.training for member in stage.members])
@@ -226,7 +240,7 @@ class StackTraining(TrainingLoop[State, StepOutput]):
         self.mechanisms = stage.mechanisms()
         source = self.source = stage.source(self.world, context)
         dictionary = stage.members[0].dictionary
-        self.state = stage.start(first_inputs(dictionary, source), target_of(self.world, dictionary, source))
+        self.state = stage.start(first_inputs(dictionary, source), target_of(self.world, dictionary, source), rows)
         self.tracker = Tracker(self.folder, self.world, stage.tracking, self.steps)
 
     def train(self) -> Iterator[StepOutput]:
@@ -242,7 +256,7 @@ class StackTraining(TrainingLoop[State, StepOutput]):
         if logged := self._logged():
             line["mechanisms"] = logged
         if len(self.world.directions):
-            cosines = recovery.cosines(self.world.directions, self.state.stack.directions)
+            cosines = recovery.cosines(self.world.directions, self.directions())
             line["mmcs"] = recovery.mmcs(cosines).tolist()
         return line
 
@@ -253,7 +267,15 @@ class StackTraining(TrainingLoop[State, StepOutput]):
 
     def after_step(self) -> None:
         if self.state.step in self.tracker.steps:
-            self.tracker.check(self.state.in_use(self.mechanisms), self.state.step)
+            self.tracker.check(self.in_use(), self.state.step)
+
+    def directions(self) -> Tensor:
+        """Those of the whole stack."""
+        return self.state.stack.directions
+
+    def in_use(self) -> Stack:
+        """The whole stack, as it would be used if training ended here."""
+        return self.state.in_use(self.mechanisms)
 
     def side_files(self) -> list[Path]:
         return self.tracker.files(self.state.step)

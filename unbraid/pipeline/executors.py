@@ -197,7 +197,7 @@ class _Coordinator:
         self._waiting = dict(self.stages)
         with self.signals.patience():
             try:
-                with _held_back(), threads_each(1), _without_script():
+                with held_back(), threads_each(1), _without_script():
                     for _ in range(min(most, len(self.stages))):
                         ours, theirs = PROCESSES.Pipe()
                         arguments = (self.cache.path, theirs, self.stop, self.signals.resume_command, for_workers())
@@ -266,7 +266,7 @@ class _Coordinator:
 
 
 @contextmanager
-def _held_back() -> Iterator[None]:
+def held_back() -> Iterator[None]:
     """Signals reach us when this is over, and never the processes started meanwhile: the parent tells them."""
     resource_tracker.ensure_running()  # whoever starts first starts it, and it would let signals through again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, NUMBERS)

@@ -7,10 +7,11 @@ weights.safetensors  what was learned, by name, the member axis first
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
+import numpy as np
 import torch
 from pydantic import Field
 
@@ -20,7 +21,8 @@ from unbraid.errors import NotFinite
 from unbraid.pipeline.stage import Context
 from unbraid.schedule import check_finite
 from unbraid.storage.checkpoints import Checkpoint, Log, load_latest, matches_mark, save_checkpoint
-from unbraid.storage.files import Arrays, read_arrays, sha256, write_arrays
+from unbraid.storage.files import Arrays, read_arrays, sha256
+from unbraid.storage.pieces import Piecewise, map_arrays, write_pieces
 
 
 class Checkpoints(Config):
@@ -89,7 +91,7 @@ class TrainingLoop(ABC, Generic[State, Output]):
         """Train what is left, and write the weights."""
         checkpoint = self._newest_checkpoint()
         if checkpoint is not None:
-            restore(self.state, checkpoint.arrays)
+            self.restore(checkpoint)
             self.state.step = checkpoint.step
             self._worked = checkpoint.facts["seconds"]
         self._began = time.monotonic()
@@ -99,11 +101,24 @@ class TrainingLoop(ABC, Generic[State, Output]):
             self.context.signals.patience(),
         ):
             self._train(log)
-        write_arrays(self.folder / "weights.safetensors", arrays(self.weights()))
+        write_pieces(self.folder / "weights.safetensors", self.arrays(self.weights()))
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Put what a checkpoint holds back into the state."""
+        restore(self.state, checkpoint.arrays)
+
+    def arrays(self, tensors: dict[str, Tensor]) -> Mapping[str, np.ndarray | Piecewise]:
+        """These tensors of the state, or of the weights, as files hold them."""
+        return arrays(tensors)
+
+    def check_weights(self) -> None:
+        """NotFinite, where a weight is not."""
+        largest = {f"weights '{name}'": p.reshape(len(p), -1).abs().amax(1) for name, p in self.weights().items()}
+        check_finite(largest, self.state.step)
 
     def _newest_checkpoint(self) -> Checkpoint | None:
         """The newest one that is whole and whose log and other files are as they were; says what is passed over."""
-        checkpoint, passed_over = load_latest(self.folder / "checkpoints", self.key)
+        checkpoint, passed_over = load_latest(self.folder / "checkpoints", self.key, map_arrays)
         if checkpoint and (lack := self._lack(checkpoint)):
             checkpoint, passed_over = None, [*passed_over, lack]
         for sentence in passed_over:
@@ -147,11 +162,10 @@ class TrainingLoop(ABC, Generic[State, Output]):
             raise self._explain(problem) from None
 
     def _save(self, log: Log) -> None:
-        largest = {f"weights '{name}'": p.reshape(len(p), -1).abs().amax(1) for name, p in self.weights().items()}
-        check_finite(largest, self.state.step)
+        self.check_weights()
         files = {str(path.relative_to(self.folder)): sha256(path.read_bytes()) for path in self.side_files()}
         facts: dict[str, Any] = {"log": log.mark(), "files": files, "seconds": self.seconds}
-        checkpoint = Checkpoint(self.state.step, arrays(self.state.tensors()), facts)
+        checkpoint = Checkpoint(self.state.step, self.arrays(self.state.tensors()), facts)
         save_checkpoint(self.folder / "checkpoints", checkpoint, self.key)
 
     def _explain(self, problem: NotFinite) -> NotFinite:
@@ -164,11 +178,11 @@ def arrays(tensors: dict[str, Tensor]) -> Arrays:
     return {name: tensor.detach().numpy() for name, tensor in tensors.items()}
 
 
-def restore(state: Saved, saved: Arrays) -> None:
+def restore(state: Saved, saved: Mapping[str, Any]) -> None:
     """Put saved arrays back into the tensors of a state, in place."""
     with torch.no_grad():
         for name, tensor in state.tensors().items():
-            tensor.copy_(torch.from_numpy(saved[name]))
+            tensor.copy_(torch.from_numpy(np.array(saved[name])))
 
 
 def restore_weights(weights: dict[str, Tensor], folder: Path) -> None:

@@ -6,10 +6,13 @@ JSON is written last and makes the checkpoint count. A torn or damaged one is no
 
 import json
 import os
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
+
+import numpy as np
 
 from unbraid.config import JsonDict
 from unbraid.errors import UserError
@@ -20,9 +23,10 @@ from unbraid.storage.files import (
     read_bytes,
     read_sealed,
     sha256,
-    write_arrays,
+    sha256_of,
     write_sealed,
 )
+from unbraid.storage.pieces import Piecewise, write_pieces
 
 KEPT = 2
 
@@ -30,16 +34,16 @@ KEPT = 2
 @dataclass(frozen=True)
 class Checkpoint:
     step: int
-    arrays: Arrays
+    arrays: Mapping[str, np.ndarray | Piecewise]
     facts: dict[str, Any]
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint, key: str) -> Path:
     """Write it, then drop all but the last two, and any later ones: they belong to a past that was damaged."""
     arrays_path = folder / f"step-{checkpoint.step:09d}.safetensors"
-    write_arrays(arrays_path, checkpoint.arrays)
+    write_pieces(arrays_path, checkpoint.arrays)
     card = {"step": checkpoint.step, "key": key, "facts": checkpoint.facts}
-    write_sealed(arrays_path.with_suffix(".json"), {**card, "arrays_sha256": sha256(arrays_path.read_bytes())})
+    write_sealed(arrays_path.with_suffix(".json"), {**card, "arrays_sha256": sha256_of(arrays_path)})
     cards = [path for path in sorted(folder.glob("step-*.json"), reverse=True) if path.stem <= arrays_path.stem]
     kept = {path.stem for path in cards[:KEPT]}
     for path in (*folder.glob("step-*.json"), *folder.glob("step-*.safetensors")):
@@ -48,26 +52,28 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint, key: str) -> Path:
     return arrays_path
 
 
-def load_latest(folder: Path, key: str) -> tuple[Checkpoint | None, list[str]]:
+def load_latest(
+    folder: Path, key: str, read: Callable[[Path], Arrays] = read_arrays
+) -> tuple[Checkpoint | None, list[str]]:
     """The newest checkpoint of this stage that is whole, and a sentence for each one passed over."""
     damaged: list[str] = []
     for name in sorted({path.stem for path in folder.glob("step-*.*")}, reverse=True):
         try:
-            return _load(folder / f"{name}.json", key), damaged
+            return _load(folder / f"{name}.json", key, read), damaged
         except UserError as problem:
             damaged.append(f"{problem}; it is passed over")
     return None, damaged
 
 
-def _load(path: Path, key: str) -> Checkpoint:
+def _load(path: Path, key: str, read: Callable[[Path], Arrays]) -> Checkpoint:
     if not path.is_file():
         raise Damaged(f"the checkpoint {path.with_suffix('')} has no JSON file: it was not saved whole, or has lost it")
     card, arrays_path = read_sealed(path, "step", "key", "facts", "arrays_sha256"), path.with_suffix(".safetensors")
     if card["key"] != key:
         raise Damaged(f"the checkpoint {path.with_suffix('')} is of another stage ({card['key']:.40})")
-    if not arrays_path.is_file() or card["arrays_sha256"] != sha256(arrays_path.read_bytes()):
+    if not arrays_path.is_file() or card["arrays_sha256"] != sha256_of(arrays_path):
         raise Damaged(f"the checkpoint {path.with_suffix('')} is damaged (its checksum does not match)")
-    return Checkpoint(card["step"], read_arrays(arrays_path), card["facts"])
+    return Checkpoint(card["step"], read(arrays_path), card["facts"])
 
 
 class Log:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from unbraid.storage.files import CHECKSUMS, Damaged, read_bytes, read_checksums, sha256, write_sealed
+from unbraid.storage.files import CHECKSUMS, Damaged, read_bytes, read_checksums, sha256_of, write_sealed
 
 PROGRESS = "progress.json"
 """What a run at work says of itself; gone when it ends."""
@@ -82,5 +82,4 @@ def names(folder: Path) -> list[str]:
 
 
 def _facts(path: Path) -> dict[str, Any]:
-    content = path.read_bytes()
-    return {"bytes": len(content), "sha256": sha256(content)}
+    return {"bytes": path.stat().st_size, "sha256": sha256_of(path)}

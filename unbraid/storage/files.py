@@ -9,7 +9,7 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -40,20 +40,32 @@ def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def sha256_of(path: Path) -> str:
+    """The checksum of a file, however large."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def write_bytes(path: Path, content: bytes) -> None:
     """Replace the file as one act; a failure leaves the old file and says in one sentence what stopped it."""
+    write_parts(path, [content], len(content))
+
+
+def write_parts(path: Path, parts: Iterable[bytes | memoryview], size: int) -> None:
+    """The same of content that comes in parts, of so many bytes in all."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("wb") as file:
-            file.write(content)
+            for part in parts:
+                file.write(part)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
         _flush_folder(path.parent)
     except OSError as problem:
         raise UserError(
-            f"cannot write {path} ({len(content) / 1e6:.1f} MB): {problem.strerror}; accepted: a folder that can be "
+            f"cannot write {path} ({size / 1e6:.1f} MB): {problem.strerror}; accepted: a folder that can be "
             "written, with room to spare"
         ) from None
     finally:

@@ -43,6 +43,7 @@ class AdaptiveL1(Mechanism):
     form: Literal["corrected", "published"] = "corrected"
     """corrected: as the source describes it. published: as the source's code does it."""
     writes: ClassVar[frozenset[str]] = frozenset({"l1"})
+    sharding: ClassVar[Literal["own", "gathered"] | None] = "own"
 
     @model_validator(mode="after")
     def have_room_between_bounds(self) -> Self:

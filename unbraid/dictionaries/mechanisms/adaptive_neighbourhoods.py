@@ -62,6 +62,7 @@ class AdaptiveNeighbourhoods(Mechanism):
     form: Literal["corrected", "published"] = "corrected"
     """corrected: as the source describes it. published: as the source's code does it."""
     writes: ClassVar[frozenset[str]] = frozenset({"neighbours"})
+    whole_because: ClassVar[str] = "keeps lists of neighbours among all features"
 
     def start(self, stack: Stack) -> Memory:
         members, features = stack.members, stack.features

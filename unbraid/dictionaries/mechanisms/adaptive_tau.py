@@ -51,6 +51,7 @@ class AdaptiveTau(Mechanism):
     """corrected: as the source describes it. published: as the source's code does it."""
     reads: ClassVar[frozenset[str]] = frozenset({"pairs"})
     writes: ClassVar[frozenset[str]] = frozenset({"tau"})
+    sharding: ClassVar[Literal["own", "gathered"] | None] = "own"
 
     @model_validator(mode="after")
     def begin_within_bounds(self) -> Self:

@@ -52,6 +52,7 @@ class CorrelationPruning(StartsAnew):
     least: int = Field(default=10, ge=1)
     """Samples of the batch in which a feature must have fired to be restarted; higher spares rare features."""
     reads: ClassVar[frozenset[str]] = frozenset({"importance"})
+    whole_because: ClassVar[str] = "compares pairs of all features and moves their rows"
 
     @property
     def ordered(self) -> bool:

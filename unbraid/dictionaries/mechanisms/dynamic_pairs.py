@@ -40,6 +40,7 @@ class DynamicPairs(Mechanism):
     form: Literal["corrected", "published"] = "corrected"
     """corrected: as the source describes it. published: as the source's code does it."""
     writes: ClassVar[frozenset[str]] = frozenset({"pairs"})
+    sharding: ClassVar[Literal["own", "gathered"] | None] = "own"
 
     def start(self, stack: Stack) -> Memory:
         threshold = torch.full((stack.members,), self.initial, dtype=torch.float64)

@@ -55,6 +55,7 @@ class LateralInhibition(Mechanism):
     """corrected: as the source describes it. published: as the source's code does it."""
     reads: ClassVar[frozenset[str]] = frozenset({"neighbours", "nearest"})
     writes: ClassVar[frozenset[str]] = frozenset({"nearest"})
+    whole_because: ClassVar[str] = "lets a feature silence those of other processes"
 
     @property
     def ordered(self) -> bool:

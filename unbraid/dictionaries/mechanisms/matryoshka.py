@@ -7,7 +7,7 @@ A prefix is the first share of the features, rounded up. Features are then no lo
 
 from dataclasses import replace
 from math import ceil
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field
@@ -37,6 +37,7 @@ class Matryoshka(Mechanism):
     """Weight of the prefixes' squared errors against the whole dictionary's; higher favours the first features."""
     prefixes: list[Share] = Field(default=[0.0625, 0.125, 0.25, 0.5], min_length=1)
     """Widths of the nested dictionaries as shares of all features, each in (0, 1); more prefixes cost more time."""
+    whole_because: ClassVar[str] = "sums up every prefix of the features on its own"
 
     @property
     def ordered(self) -> bool:

@@ -17,7 +17,7 @@ the step began, so writers and readers have no order.
 from abc import ABC
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 
@@ -151,6 +151,8 @@ class Mechanism(Config, ABC):
         The signals it reads and those it writes.
     declares : dict
         Signals that it brings, each with its neutral value: a number, or None. Readers take them as `signals["name"]`.
+    sharding : {"own", "gathered"} or None
+        What it sees where features are shared out among processes: None, and it is refused there.
 
     Examples
     --------
@@ -175,6 +177,17 @@ class Mechanism(Config, ABC):
     def reconstruction_weight(self) -> Tensor | float:
         """What the reconstruction loss is multiplied by; other than 1 only where the model is needed."""
         return 1.0
+
+    sharding: ClassVar[Literal["own", "gathered"] | None] = None
+    """What `penalty` is given where features are shared out among processes (docs/distributed.md). own: the codes of
+    one's own features; the cost is a sum over features, and each process pays its part. gathered: the codes of all;
+    nothing but values of codes has a gradient. `observe` is given the gathered ones. None: it cannot be split."""
+    whole_because: ClassVar[str] = "does not say how it is split among processes"
+    """Why it cannot be, as the rest of a sentence that begins with its name."""
+
+    def needs_whole(self) -> str | None:
+        """Why a dictionary that has it cannot be shared out among processes; None where it can."""
+        return self.whole_because if self.sharding is None else None
 
     @property
     def ordered(self) -> bool:

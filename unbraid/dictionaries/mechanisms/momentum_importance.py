@@ -37,6 +37,7 @@ class MomentumImportance(Mechanism):
     form: Literal["corrected", "published"] = "corrected"
     """corrected: as the source describes it. published: as the source's code does it."""
     writes: ClassVar[frozenset[str]] = frozenset({"importance"})
+    whole_because: ClassVar[str] = "ranks all features"
 
     def start(self, stack: Stack) -> Memory:
         zeros = torch.zeros_like(stack.encoder_bias)

@@ -6,7 +6,7 @@ scale ← scale · Σ|code|^p before / Σ|code|^p after, of the batch in which p
 L1 finds the sparse solutions but shrinks large codes; a small p hardly does.
 """
 
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -39,6 +39,7 @@ class PAnnealing(Mechanism):
     until: float = Field(default=0.8, ge=0, le=1)
     """Share of the training after which it has fallen."""
     writes: ClassVar[frozenset[str]] = frozenset({"power", "power_scale"})
+    sharding: ClassVar[Literal["own", "gathered"] | None] = "own"
 
     @model_validator(mode="after")
     def check_shares(self) -> Self:

@@ -46,6 +46,10 @@ class PairOrthogonality(Mechanism):
     form: Literal["corrected", "published", "decoder_cosine"] = "corrected"
     """corrected: cosines of codes. published: sums |FᵀF|. decoder_cosine: cosines of decoder rows."""
     reads: ClassVar[frozenset[str]] = frozenset({"tau", "pairs"})
+    sharding: ClassVar[Literal["own", "gathered"] | None] = "gathered"
+
+    def needs_whole(self) -> str | None:
+        return "compares decoder rows of all pairs" if self.form == "decoder_cosine" else None
 
     @property
     def kind(self) -> Kind:

@@ -14,6 +14,8 @@ published    idle: activity < threshold, however sparse the codes (so nearly all
 Which idle feature gets which direction is decided by their old directions, not by their labels.
 """
 
+from typing import ClassVar
+
 import torch
 from pydantic import Field
 from torch.nn.functional import normalize
@@ -43,6 +45,7 @@ class Reallocation(StartsAnew):
     """How slowly the activity follows new batches, from 0 (the last batch alone) to nearly 1 (very slowly)."""
     every: int = Field(default=1000, ge=1)
     """Steps between two checks, and the age from which a feature is checked; lower restarts more often."""
+    whole_because: ClassVar[str] = "ranks all features and moves their rows"
 
     def start(self, stack: Stack) -> Memory:
         new, steps = torch.zeros(stack.members, stack.features), torch.zeros(stack.members, dtype=torch.int64)

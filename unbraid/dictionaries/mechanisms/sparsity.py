@@ -60,6 +60,10 @@ class Sparsity(Mechanism):
     """How many features should fire in a sample; the weight is steered towards it. 0: the weight stays as it is."""
     reads: ClassVar[frozenset[str]] = frozenset({"l1", "l0_factor", "power", "power_scale"})
     writes: ClassVar[frozenset[str]] = frozenset({"l0_factor"})
+    sharding: ClassVar[Literal["own", "gathered"] | None] = "own"
+
+    def needs_whole(self) -> str | None:
+        return 'is divided by the number of all features (form = "published")' if self.form == "published" else None
 
     def check_stack(self, name: str, stack: Stack) -> None:
         plain = self.weigh_by == "code" and self.cost == "l1"

@@ -58,9 +58,11 @@ class State:
         seeds: Sequence[int],
         x: Float[Tensor, "b d"] | None = None,
         target: Target | None = None,
+        rows: slice | None = None,
     ) -> "State":
+        """Before the first step; where features are shared out among processes, of these `rows` alone."""
         check_signals(mechanisms)
-        stack = Stack.start(dictionary, dimensions, seeds, x, target)
+        stack = Stack.start(dictionary, dimensions, seeds, x, target, rows)
         for name, mechanism in mechanisms.items():
             mechanism.check_stack(name, stack)
         memories = {name: start_memory(name, mechanism, stack) for name, mechanism in mechanisms.items()}

@@ -17,9 +17,12 @@ from unbraid.dictionaries.mechanisms import Enabled, Mechanism, enabled
 from unbraid.dictionaries.mechanisms.mechanism import check_signals
 from unbraid.dictionaries.stack import InitFrom
 from unbraid.dictionaries.training.config import Training
+from unbraid.dictionaries.training.sharded_step import check_sharding
+from unbraid.errors import UserError
 from unbraid.evaluation.further import EnabledMetrics
 from unbraid.evaluation.language_model.config import LanguageModelEvaluation, check_texts_exist
 from unbraid.evaluation.larger import compare_with_larger
+from unbraid.mesh import here
 from unbraid.pipeline.dictionary_stages import (
     BaselineMember,
     DictionaryMember,
@@ -78,6 +81,22 @@ class LearnsDictionaries(Experiment):
     """How they are scored."""
     checkpoints: Checkpoints = Checkpoints()
     """How often training logs and saves."""
+    workers: int = Field(default=1, ge=1, le=4096)
+    """Processes among which the features of each dictionary are shared out; more hold larger dictionaries."""
+    shards: int | None = Field(default=None, ge=1, le=4096)
+    """Parts that features are cut into; with fewer than workers, the batch is shared out too. None: one per worker."""
+
+    @model_validator(mode="after")
+    def check_workers(self) -> Self:
+        if self.workers > 1 and self.baseline is not None:
+            raise ValueError(f"workers is {self.workers}, and a baseline is fitted in one process; accepted: 1")
+        if self.workers > 1 or self.shards is not None:
+            shards = self.shards or self.workers
+            try:
+                check_sharding(self.dictionary, self.enabled(), self.training, self.workers, shards)
+            except UserError as problem:
+                raise ValueError(str(problem)) from None
+        return self
 
     @model_validator(mode="after")
     def check_mechanisms(self) -> Self:
@@ -119,7 +138,7 @@ class LearnsDictionaries(Experiment):
         return max(1, STACK_BYTES // self.member_memory()) if self.baseline is None else super().most_together()
 
     def memory(self) -> int:
-        return self.member_memory()
+        return self.member_memory() * here(self.workers) // self.workers
 
     def member_memory(self) -> int:
         """Weights, gradients, two moments; what the activation rule holds; cosines with the truth."""
@@ -171,6 +190,8 @@ class LearnsDictionaries(Experiment):
             tracking=tracking,
             checkpoints=self.checkpoints,
             dimensions=self.dimensions,
+            workers=self.workers,
+            shards=self.shards,
             **source,
         )
         settings = tuple(json.dumps(member.setting) for member in stack.members)
