@@ -23,6 +23,7 @@ from unbraid.pipeline.executors import PROCESSES
 
 pytestmark = pytest.mark.scale
 
+# A small learning rate: over hundreds of steps Adam makes rounding grow in proportion to it.
 CONFIG = """
 [world]
 dimensions = 16
@@ -31,6 +32,7 @@ active = 3.0
 [training]
 steps = 600
 batch = 64
+learning_rate = 1e-4
 clip = 1.0
 [dictionary]
 d_sae = 34

@@ -237,3 +237,8 @@ def test_a_loss_that_is_not_finite_stops_everybody_before_anything_changes():
     for words, unchanged in in_threads(2, 1, stopped):
         assert "loss term 'reconstruction' of member 0 is not finite at step 1" in words
         assert unchanged
+
+
+def test_batch_top_k_where_nearly_everything_is_a_candidate(monkeypatch):
+    monkeypatch.setattr("unbraid.dictionaries.lists._first_slots", lambda stack, samples: 1)
+    agrees(2, 1, RULES["batchtopk wide"])

@@ -8,7 +8,7 @@ from unbraid.dictionaries.kernels import _dot, compiled
 
 @compiled(parallel=True)
 def keep_among(features, values, counts, least, ties):
-    """Leave in each sample's slots what is above its least, and the first so many that equal it."""
+    """Leave in each sample's slots what is above its least, and the first so many that equal it; 0 in the others."""
     members, samples = counts.shape
     for i in prange(members * samples):
         m, b = i // samples, i % samples
@@ -21,6 +21,8 @@ def keep_among(features, values, counts, least, ties):
             if tie or value > least[m, b]:
                 features[m, b, used], values[m, b, used] = features[m, b, k], value
                 used += 1
+        for k in range(used, counts[m, b]):
+            features[m, b, k], values[m, b, k] = 0, np.float32(0.0)
         counts[m, b] = used
 
 
