@@ -40,6 +40,15 @@ def test_what_is_let_through_beyond_that_is_within_the_bounds(case):
     assert not may_fire(x, encoder, bias)[(exact < -allowed).numpy()].any()
 
 
+@pytest.mark.parametrize("scale", [1e-34, 1e-24, 1e-19])
+def test_nothing_is_missed_where_squares_are_too_small_for_float32(scale):
+    generator = torch.Generator().manual_seed(1)
+    x, encoder = (torch.randn(count, 48, generator=generator) for count in (64, 1000))
+    for small, large in ((x * scale, encoder), (x, encoder * scale)):
+        exact = small.double() @ large.double().T > 0
+        assert may_fire(small, large, torch.zeros(1000))[exact.numpy()].all()
+
+
 def test_products_on_the_very_edge_are_not_missed():
     """x·w + bias is one step above 0 while the rounded product is below."""
     x = torch.tensor([[1 + 2**-9, 1.0]])

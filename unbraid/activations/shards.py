@@ -376,14 +376,15 @@ class Sequences:
 
     def rows(self, position: int, size: int) -> list[Rows]:
         """Batch number `position` of as many sequences as have about `size` rows; each with a row at least."""
-        n, lengths = len(self._spans), self._spans[:, 1] - self._spans[:, 0]
+        lengths = self._spans[:, 1] - self._spans[:, 0]
         count = max(1, round(size / float(lengths.mean())))
-        numbers = np.arange(position * count, (position + 1) * count, dtype=np.int64)
-        places = [
-            int(permute(numbers[i : i + 1] % n, n, self.seed, "sequences", self.split, int(number // n))[0])
-            for i, number in enumerate(numbers)
-        ]
+        places = [self._place(number) for number in range(position * count, (position + 1) * count)]
         return [np.arange(*self._spans[place]) for place in places]
+
+    def _place(self, number: int) -> int:
+        """Which sequence comes at this number; each epoch in another order."""
+        epoch, within = divmod(number, len(self._spans))
+        return int(permute(np.array([within]), len(self._spans), self.seed, "sequences", self.split, epoch)[0])
 
     @cached_property
     def _spans(self) -> Int[np.ndarray, "n 2"]:

@@ -9,9 +9,18 @@ from unbraid.dictionaries.stack import Stack
 
 
 def encode(stack: Stack, x: Float[Tensor, "b d"]) -> Codes:
-    """What fires in use: by lists where they serve, by dense products where they do not."""
+    """What fires in use: by lists where they serve, by dense products where they do not.
+
+    What is not a number is in no list: dense products show it.
+    """
     inputs = Inputs(x)
     lists = None
-    if isinstance(stack.activation, Relu | TopK) and serve(stack) and not too_dense(stack, inputs).any():
+    listed = isinstance(stack.activation, Relu | TopK) and serve(stack) and _all_finite(stack, x)
+    if listed and not too_dense(stack, inputs).any():
         lists = operations.of(x).select(stack, inputs)
     return stack.inhibited(lists.codes()) if lists is not None else stack.encode(x)
+
+
+def _all_finite(stack: Stack, x: Float[Tensor, "b d"]) -> bool:
+    """Whether sums say so; one that overflows says no, which costs time alone."""
+    return all(bool(part.sum().isfinite()) for part in (x, stack.encoder, stack.shifted_bias()))

@@ -27,6 +27,9 @@ MAXIMUM = 32
 COLUMNS = 512
 """So many columns are summed at a time: their totals stay in the cache."""
 
+SMALL = np.float32(1e-30)
+"""Sums of squares below this are made again in float64: the smallest of them are lost in float32."""
+
 LOOSE = {"nsz", "arcp", "contract", "afn", "reassoc"}
 """Sums may be reordered for the vector unit; infinities and NaN still mean what they mean."""
 
@@ -137,7 +140,21 @@ def round_rows(rows, bits, rounded, lengths, offs):
             moved = rows[i, j] - near[j]
             length += near[j] * near[j]
             off += moved * moved
-        lengths[i], offs[i] = np.sqrt(length), np.sqrt(off)
+        if off < SMALL:
+            _measure_small(rows[i], near, i, lengths, offs)
+        else:
+            lengths[i], offs[i] = np.sqrt(length), np.sqrt(off)
+
+
+@compiled(inline="always")
+def _measure_small(row, near, i, lengths, offs):
+    """The same lengths in float64, where squares are too small for float32."""
+    length, off = np.float64(0.0), np.float64(0.0)
+    for j in range(row.shape[0]):
+        moved = np.float64(row[j]) - np.float64(near[j])
+        length += np.float64(near[j]) * np.float64(near[j])
+        off += moved * moved
+    lengths[i], offs[i] = np.float32(np.sqrt(length)), np.float32(np.sqrt(off))
 
 
 @compiled(parallel=True)

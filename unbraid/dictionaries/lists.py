@@ -158,7 +158,7 @@ def encode_lists(stack: Stack, inputs: Inputs) -> Lists | None:
 
 
 def _first_slots(stack: Stack, samples: int) -> int:
-    return min(stack.features, max(LEAST_SLOTS, LISTS_BYTES // (8 * samples * stack.members)))
+    return min(stack.features, max(LEAST_SLOTS, LISTS_BYTES // (8 * max(1, samples) * stack.members)))
 
 
 def _encode_into(slots: int, stack: Stack, inputs: Inputs) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

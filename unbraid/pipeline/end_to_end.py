@@ -14,7 +14,6 @@ from unbraid.axes import Float, Int, Tensor
 from unbraid.dictionaries.downstream import Downstream, Said
 from unbraid.dictionaries.lists import Inputs
 from unbraid.dictionaries.training.sequences import check_rows, inputs_with, output_normalization
-from unbraid.errors import UserError
 from unbraid.models import Models
 from unbraid.models.models import edit_rows, token_rows
 from unbraid.pipeline.capture_model import ActivationsConfig, captured_stories
@@ -38,10 +37,7 @@ class StorySequences:
     @property
     def target(self) -> str:
         """Where reconstructions stand."""
-        site, *others = self.capture.targets or self.capture.inputs
-        if others:
-            raise UserError(f"end_to_end was given {site}, {', '.join(others)}; accepted: one site to write at")
-        return site
+        return (*self.capture.inputs, *self.capture.targets)[-1]  # of one site and one target at most: `sequences`
 
     @property
     def later(self) -> list[str]:

@@ -37,7 +37,7 @@ class EndToEnd(Mechanism):
     """
 
     needs_model = True
-    whole_because = "runs the model on whole reconstructions"
+    whole_because = "runs the model on reconstructions of all features"
 
     weight: PerMemberFloat = Field(default=1.0, ge=0)
     """Weight of the loss through the model; higher favours what the model uses over what there is."""

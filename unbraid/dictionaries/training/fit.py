@@ -24,6 +24,7 @@ from unbraid.dictionaries.training.step import State, StepOutput, step
 from unbraid.errors import UserError
 from unbraid.members import stack_configs
 from unbraid.progress import Progress, Task, for_notebook_or_terminal
+from unbraid.schedule import check_finite
 from unbraid.worlds import Activations, World
 from unbraid.worlds.arrays import AUTO, Stream, open_rows
 from unbraid.worlds.world import check_batch
@@ -82,7 +83,12 @@ def target_of(world: World, dictionary: Dictionary, source: InputSource | None) 
 
 
 def train(state: State, source: InputSource, training: Training, mechanisms: Mechanisms) -> Iterator[StepOutput]:
-    """Go on from where the state is; whoever iterates decides what to log and when to save."""
+    """Go on from where the state is; whoever iterates decides what to log and when to save.
+
+    Weights that are not finite are refused before the first step: lists of what fires would pass them over.
+    """
+    largest = {f"weight '{name}'": p.flatten(1).abs().amax(1) for name, p in state.stack.parameters().items()}
+    check_finite(largest, state.step)
     while state.step < training.steps:
         yield advance(state, source(state.step), training, mechanisms)
 
