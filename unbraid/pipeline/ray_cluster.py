@@ -4,14 +4,19 @@ import importlib
 import logging
 import os
 import signal
+import socket
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from unbraid.errors import Lost, UserError
 from unbraid.pipeline.cluster import Cluster, Job, Outcome, work
 from unbraid.pipeline.executors import THREADS, Needs
 from unbraid.signals import NUMBERS
 
+CLIENT_PORT = 10001
+"""Of an address that names none."""
+ANSWER_SECONDS = 10.0
 ENDINGS = {
     "NodeDiedError": "its node died",
     "WorkerCrashedError": "its process died",
@@ -37,8 +42,9 @@ class RayCluster(Cluster):
         if not self._ray.is_initialized():
             handlers = {number: signal.getsignal(number) for number in NUMBERS}
             try:
+                self._check_answers()
                 self._ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR)
-            except (ConnectionError, ValueError, RuntimeError) as problem:
+            except (OSError, ValueError, RuntimeError) as problem:
                 words = str(problem).split("\n")[0].strip() or "nobody answers"
                 raise UserError(
                     f"cannot reach Ray at {self.address or 'this machine'}: {words:.200}; accepted: the address of a "
@@ -48,6 +54,12 @@ class RayCluster(Cluster):
             for number, handler in handlers.items():
                 signal.signal(number, handler)
         self._nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+
+    def _check_answers(self) -> None:
+        """Ray waits for minutes where nobody listens."""
+        if self.address is not None:
+            place = urlsplit(self.address if "://" in self.address else f"ray://{self.address}")
+            socket.create_connection((place.hostname or "", place.port or CLIENT_PORT), ANSWER_SECONDS).close()
 
     @property
     def slots(self) -> int:
