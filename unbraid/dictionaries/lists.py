@@ -58,6 +58,13 @@ class Inputs:
     target: Float[Tensor, "b o"] | None = None
     """What x must predict, where that is not itself; the fast ways know nothing of it."""
 
+    def to(self, device: torch.device) -> "Inputs":
+        """The same on another device, where what was planted is of no use."""
+        if device.type == "cpu":
+            return self
+        target = None if self.target is None else self.target.to(device)
+        return Inputs(self.x.to(device), target=target)
+
     @cached_property
     def planted(self) -> "Planted | None":
         """The sum over those directions alone that occur, where these are so few that it is cheaper than x."""
@@ -103,7 +110,9 @@ class Lists:
 
 
 def encode(stack: Stack, x: Float[Tensor, "b d"]) -> Codes:
-    """What fires in use: by lists where they serve, by dense products where they do not."""
+    """What fires in use, on the device of x: by lists where they serve, by dense products where they do not."""
+    if x.device != stack.device:
+        return stack.encode(x.to(stack.device)).to(x.device)
     inputs = Inputs(x)
     lists = None
     if isinstance(stack.activation, Relu | TopK) and serve(stack) and not too_dense(stack, inputs).any():
@@ -112,9 +121,10 @@ def encode(stack: Stack, x: Float[Tensor, "b d"]) -> Codes:
 
 
 def serve(stack: Stack) -> bool:
-    """Lists are made for these rules, in float32."""
+    """Lists are made for these rules, in float32, on the CPU."""
     rules = (Relu, TopK, BatchTopK, JumpRelu, Gated)
-    return type(stack.activation) in rules and stack.encoder.dtype == torch.float32
+    plain = stack.precision == "float32" and stack.device.type == "cpu"
+    return plain and type(stack.activation) in rules and stack.encoder.dtype == torch.float32
 
 
 def too_dense(stack: Stack, inputs: Inputs) -> Bool[Tensor, "m"]:

@@ -22,6 +22,7 @@ from unbraid.activations.normalization import Normalization
 from unbraid.axes import Float, Int, Tensor
 from unbraid.codes import Codes
 from unbraid.config import Config, JsonDict, tagged
+from unbraid.devices import Precision, place, product
 from unbraid.dictionaries.activations import Activation, BatchTopK, Gated, JumpRelu, Named, Relu, TopK
 from unbraid.dictionaries.variational import Variational
 from unbraid.errors import UserError
@@ -194,6 +195,8 @@ class Stack:
         Whether training brings decoder rows back to length one.
     metadata : dict
         What is known of where it comes from, as model, site and scores: kept in files, and without any effect.
+    precision : {"float32", "bfloat16", "float16"}
+        Of the two large matrix products; everything else is float32. Kept in no file.
 
     Attributes
     ----------
@@ -248,6 +251,8 @@ class Stack:
     """Whether `normalize` brings decoder rows back to length one."""
     metadata: JsonDict = field(default_factory=dict, compare=False)
     """What is known of where it comes from."""
+    precision: Precision = "float32"
+    """Of the encoder's and the decoder's product."""
 
     @classmethod
     def start(
@@ -340,7 +345,34 @@ class Stack:
         known = dict(self.metadata)
         if "members" in known:
             known["members"] = known["members"][index : index + 1]
-        return replace(alone, decoder_norm=self.decoder_norm, metadata=known)
+        return replace(alone, decoder_norm=self.decoder_norm, metadata=known, precision=self.precision)
+
+    def to(self, device: torch.device | str | None = None, precision: Precision | None = None) -> "Stack":
+        """The same dictionaries on another device, or with products in another precision.
+
+        Parameters
+        ----------
+        device : torch.device or str, optional
+            As "cuda:0"; inputs and codes must be there too.
+        precision : {"float32", "bfloat16", "float16"}, optional
+            Of the encoder's and the decoder's product.
+
+        Examples
+        --------
+        >>> import torch, unbraid as ub
+        >>> stack = ub.Stack.start(ub.Dictionary(d_sae=8), dimensions=4, seeds=[0]).to("cpu", precision="bfloat16")
+        >>> stack.pre_activations(torch.randn(5, 4)).dtype
+        torch.float32
+        """
+        moved = {name: tensor if device is None else place(tensor, device) for name, tensor in self.tensors().items()}
+        there = Stack.of(moved, self.activation)
+        precision = precision or self.precision
+        return replace(there, decoder_norm=self.decoder_norm, metadata=self.metadata, precision=precision)
+
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+        return self.encoder.device
 
     def save(self, path: str | Path) -> None:
         """Write it to a folder, all members and exactly: weights (safetensors), settings, metadata and checksums.
@@ -459,6 +491,9 @@ class Stack:
 
     def pre_activations(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "m b f"]:
         """Encoder outputs (m, b, f) before the activation rule."""
+        if self.precision != "float32":
+            x = x.expand(self.members, *x.shape)
+            return self.shifted_bias()[:, None, :] + product(x, self.encoder.mT, self.precision)
         return torch.baddbmm(self.shifted_bias()[:, None, :], x.expand(self.members, *x.shape), self.encoder.mT)
 
     def encode(self, x: Float[Tensor, "b d"]) -> Codes:
@@ -485,7 +520,7 @@ class Stack:
 
     def decode(self, codes: Codes, x: Float[Tensor, "b d"] | None = None) -> Float[Tensor, "m b o"]:
         """The reconstructions (m, b, o) of these codes; a skip transcoder also needs the inputs they are codes of."""
-        reconstruction = codes.decode(self.decoder)
+        reconstruction = codes.decode(self.decoder, self.precision)
         bias = self.decoder_bias if self.is_transcoder else self.pre_bias
         if bias is not None:
             reconstruction = reconstruction + bias[:, None, :]
@@ -494,7 +529,7 @@ class Stack:
     def _skipped(self, x: Float[Tensor, "b d"] | None, skip: Float[Tensor, "m d o"]) -> Float[Tensor, "m b o"]:
         if x is None:
             raise UserError("a skip transcoder was to decode codes without their inputs; accepted: decode(codes, x)")
-        return x.expand(self.members, *x.shape) @ skip
+        return product(x.expand(self.members, *x.shape), skip, self.precision)
 
     def fire_in(self, share: float, x: Float[Tensor, "b d"]) -> None:
         """Let every feature fire in this share of the samples: by its threshold if it has one, else by its bias."""

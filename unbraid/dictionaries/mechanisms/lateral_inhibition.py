@@ -64,12 +64,13 @@ class LateralInhibition(Mechanism):
     def start(self, stack: Stack) -> Memory:
         if self.form == "published":
             return {}
-        nobody = torch.full((stack.members, stack.features, min(self.radius, stack.features)), EMPTY, dtype=torch.int32)
-        return {"nearest": nobody, "steps": torch.zeros(stack.members, dtype=torch.int64)}
+        shape, device = (stack.members, stack.features, min(self.radius, stack.features)), stack.device
+        nobody = torch.full(shape, EMPTY, dtype=torch.int32, device=device)
+        return {"nearest": nobody, "steps": torch.zeros(stack.members, dtype=torch.int64, device=device)}
 
     def signal(self, memory: Memory, stack: Stack) -> dict[str, Tensor]:
         if self.form == "published":
-            return {"nearest": blocks(stack.features, self.radius).repeat(stack.members, 1, 1)}
+            return {"nearest": blocks(stack.features, self.radius).to(stack.device).repeat(stack.members, 1, 1)}
         nearest = memory["nearest"]
         return {"nearest": without(nearest, (nearest == EMPTY).all(-1))}  # a feature started anew is nobody's inhibitor
 
@@ -84,7 +85,7 @@ class LateralInhibition(Mechanism):
         if not self.in_use or inhibitors is None:
             return stack
         strength, threshold = (
-            torch.as_tensor(setting, dtype=stack.encoder.dtype).expand(stack.members).clone()
+            torch.as_tensor(setting).to(stack.encoder).expand(stack.members).clone()
             for setting in (self.strength, self.threshold)
         )
         names = zip(INHIBITION, (inhibitors.int().clone(), strength, threshold), strict=True)
@@ -122,15 +123,19 @@ def blocks(features: int, size: int) -> Int[Tensor, "f r"]:
 def last_to_count(neighbours: Int[Tensor, "m f r"]) -> Int[Tensor, "m f one"]:
     """For each feature, the last one that has it among its neighbours."""
     members, features, _ = neighbours.shape
-    counting = torch.arange(features, dtype=torch.int32)[:, None].expand(neighbours.shape).flatten(1)
+    counting = (
+        torch.arange(features, dtype=torch.int32, device=neighbours.device)[:, None].expand(neighbours.shape).flatten(1)
+    )
     asked = torch.where(neighbours == EMPTY, features, neighbours).long().flatten(1)
-    last = torch.full((members, features + 1), EMPTY, dtype=torch.int32)
+    last = counting.new_full((members, features + 1), EMPTY)
     return last.scatter_reduce_(1, asked, counting, "amax")[:, :features, None].contiguous()
 
 
 def nearest_by_cosine(directions: Float[Tensor, "m f d"], places: int) -> Int[Tensor, "m f r"]:
     """Of each unit row, the others with the largest positive cosines, in no order."""
     members, features, _ = directions.shape
+    if directions.device.type != "cpu":
+        return _nearest_by_product(directions, places)
     lists = np.full((members, features, places), EMPTY, np.int32)
     values, counts = np.empty((features, places), np.float32), np.zeros(features, np.int64)
     no_bias, size = np.zeros(features, np.float32), max(1, BLOCK_BYTES // (4 * features))
@@ -142,6 +147,14 @@ def nearest_by_cosine(directions: Float[Tensor, "m f d"], places: int) -> Int[Te
             cosines.diagonal(start).fill_(-1)  # nobody is near itself
             kernels.append_largest(cosines.numpy(), no_bias, lists[member, some], values[some], counts[some])
     return torch.from_numpy(lists)
+
+
+def _nearest_by_product(directions: Float[Tensor, "m f d"], places: int) -> Int[Tensor, "m f r"]:
+    """The same without a compiled loop."""
+    near = directions.float() @ directions.float().mT
+    near.diagonal(dim1=1, dim2=2).fill_(-1)
+    cosines, lists = near.topk(places, dim=-1)
+    return torch.where(cosines > 0, lists, EMPTY).int()
 
 
 def without(lists: Int[Tensor, "m f r"], gone: Bool[Tensor, "m f"]) -> Int[Tensor, "m f r"]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from unbraid.axes import Float, Tensor
+from unbraid.devices import Hardware, Precision
 from unbraid.dictionaries.lists import Inputs, serve
 from unbraid.dictionaries.mechanisms import MECHANISMS
 from unbraid.dictionaries.mechanisms.mechanism import Mechanism, Mechanisms
@@ -53,7 +54,8 @@ def train(state: State, source: InputSource, training: Training, mechanisms: Mec
 
 
 def advance(state: State, inputs: Inputs, training: Training, mechanisms: Mechanisms) -> StepOutput:
-    """One step: the fast one where it applies, else the readable one."""
+    """One step: the fast one where it applies, else the readable one, on the device of the state."""
+    inputs = inputs.to(state.stack.device)
     plain = inputs.target is None and state.stack.decoder_norm == "unit"
     if plain and serve(state.stack):
         return fast_step(state, inputs, training, mechanisms)
@@ -66,6 +68,8 @@ def fit(
     mechanisms: Sequence[Mechanism] = (),
     training: Training | None = None,
     seeds: Sequence[int] = (0, 1, 2, 3, 4),
+    device: str = "cpu",
+    precision: Precision = "float32",
 ) -> Stack:
     """Train dictionaries (sparse autoencoders) on a world, one per seed, all at once.
 
@@ -87,11 +91,15 @@ def fit(
     seeds : sequence of int, default (0, 1, 2, 3, 4)
         One dictionary each; its seed draws its initial weights. All see the same batches, and each ends as it would
         alone.
+    device : str, default "cpu"
+        "cpu", "cuda", "cuda:1", "mps", or "auto": the first of them that is here, the CPU last.
+    precision : {"float32", "bfloat16", "float16"}
+        Of matrix products; weights, thresholds, Adam and sums are float32.
 
     Returns
     -------
     Stack
-        The trained dictionaries, in the order of the seeds.
+        The trained dictionaries, in the order of the seeds, on that device.
 
     Examples
     --------
@@ -107,13 +115,15 @@ def fit(
     """
     if len(seeds) == 0:
         raise UserError("fit was given no seeds; accepted: at least one, for example seeds=range(5)")
-    named = {_name(mechanism): stack_configs([mechanism] * len(seeds)) for mechanism in mechanisms}
+    hardware, n = Hardware.of(device, precision), len(seeds)
+    named = {_name(mechanism): stack_configs([mechanism] * n, hardware.device) for mechanism in mechanisms}
     if len(named) < len(mechanisms):
         raise UserError("fit was given two mechanisms of one kind; accepted: each kind once")
-    training = stack_configs([training or Training()] * len(seeds))
+    training = stack_configs([training or Training()] * n, hardware.device)
     source, dictionary = inputs_of(world, training), dictionary or Dictionary()
     target = target_of(world, dictionary, source)
-    state = State.start(dictionary, world.dimensions, named, seeds, first_inputs(dictionary, source), target)
+    first = first_inputs(dictionary, source)
+    state = State.start(dictionary, world.dimensions, named, seeds, first, target, hardware)
     for _ in train(state, source, training, named):
         pass
     return state.in_use(named)
