@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 
@@ -101,6 +101,14 @@ def find_device(name: str) -> str:
     if found.startswith("cuda"):
         _have_one_order()
     return found
+
+
+def checked_precision(name: str) -> Precision:
+    """A precision by its name; refuses another word."""
+    known: tuple[Precision, ...] = get_args(Precision)
+    if name not in known:
+        raise UserError(f"the precision is '{name:.40}'; accepted: {', '.join(known)}")
+    return known[known.index(name)]
 
 
 def device_names() -> dict[str, str]:

@@ -92,6 +92,8 @@ class Origin(Config):
     """Widths of the sites that inputs are concatenated from, where they are several."""
     targets: Annotated[tuple[int, ...], Field(strict=False)] = ()
     """Widths of the sites that targets are concatenated from, the last numbers of a row; empty where inputs are."""
+    made_by: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """The sort of device and the precision, where they are not the CPU and float32."""
 
     @property
     def input_width(self) -> int:

@@ -37,12 +37,13 @@ def _report(run: Run) -> Path:
 
 def expand_and_capture(data: JsonDict, source: str, resume_command: str, quiet: bool) -> Plan:
     """The members of a configuration; activations it needs and has not got are captured first."""
-    return expand(data, source, _capture_with(resume_command, quiet))
+    return expand(data, source, _capture_with(data, resume_command, quiet))
 
 
-def _capture_with(resume_command: str, quiet: bool) -> Callable[[CaptureConfig, Path], None]:
+def _capture_with(data: JsonDict, resume_command: str, quiet: bool) -> Callable[[CaptureConfig, Path], None]:
     def capture(config: CaptureConfig, folder: Path) -> None:
-        capture_missing(config, folder, for_terminal(quiet), resume_command)
+        hardware = data.get("device", "cpu"), data.get("precision", "float32")
+        capture_missing(config, folder, for_terminal(quiet), resume_command, *hardware)
 
     return capture
 

@@ -111,8 +111,6 @@ class Lists:
 
 def encode(stack: Stack, x: Float[Tensor, "b d"]) -> Codes:
     """What fires in use, on the device of x: by lists where they serve, by dense products where they do not."""
-    if x.device != stack.device:
-        return stack.encode(x.to(stack.device)).to(x.device)
     inputs = Inputs(x)
     lists = None
     if isinstance(stack.activation, Relu | TopK) and serve(stack) and not too_dense(stack, inputs).any():

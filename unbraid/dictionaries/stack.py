@@ -353,7 +353,7 @@ class Stack:
         Parameters
         ----------
         device : torch.device or str, optional
-            As "cuda:0"; inputs and codes must be there too.
+            As "cuda:0". What it encodes and decodes is moved there, and the answer back to where it was asked.
         precision : {"float32", "bfloat16", "float16"}, optional
             Of the encoder's and the decoder's product.
 
@@ -497,8 +497,9 @@ class Stack:
         return torch.baddbmm(self.shifted_bias()[:, None, :], x.expand(self.members, *x.shape), self.encoder.mT)
 
     def encode(self, x: Float[Tensor, "b d"]) -> Codes:
-        """The codes of inputs (b, d) in every member: `Codes`, of shape (m, b, f) when dense."""
-        return self.inhibited(self.activation.codes(self.pre_activations(x), self.tensors()))
+        """The codes of inputs (b, d) in every member: `Codes`, of shape (m, b, f) when dense; on the device of x."""
+        pre = self.pre_activations(x.to(self.device))
+        return self.inhibited(self.activation.codes(pre, self.tensors())).to(x.device)
 
     def inhibited(self, codes: Codes) -> Codes:
         """What fires in use, of what would: the same codes, unless the stack keeps inhibitors."""
@@ -510,26 +511,28 @@ class Stack:
 
     def probabilities(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "m b f"]:
         """How likely each feature is to fire: the posterior of a variational dictionary; 0 or 1 in any other."""
-        pre, weights = self.pre_activations(x), self.tensors()
+        pre, weights = self.pre_activations(x.to(self.device)), self.tensors()
         likely = self.activation.probabilities(pre, weights)
         if not self.inhibition:
-            return likely
+            return likely.to(x.device)
         would_fire = self.activation.codes(pre, weights)
         silenced = (would_fire.to_dense() != 0) & (self.inhibited(would_fire).to_dense() == 0)
-        return likely.masked_fill(silenced, 0)
+        return likely.masked_fill(silenced, 0).to(x.device)
 
     def decode(self, codes: Codes, x: Float[Tensor, "b d"] | None = None) -> Float[Tensor, "m b o"]:
-        """The reconstructions (m, b, o) of these codes; a skip transcoder also needs the inputs they are codes of."""
-        reconstruction = codes.decode(self.decoder, self.precision)
+        """The reconstructions (m, b, o) of these codes, on their device; a skip transcoder also needs their inputs."""
+        reconstruction = codes.to(self.device).decode(self.decoder, self.precision)
         bias = self.decoder_bias if self.is_transcoder else self.pre_bias
         if bias is not None:
             reconstruction = reconstruction + bias[:, None, :]
-        return reconstruction if self.skip is None else reconstruction + self._skipped(x, self.skip)
+        if self.skip is not None:
+            reconstruction = reconstruction + self._skipped(x, self.skip)
+        return reconstruction.to(codes.values.device)
 
     def _skipped(self, x: Float[Tensor, "b d"] | None, skip: Float[Tensor, "m d o"]) -> Float[Tensor, "m b o"]:
         if x is None:
             raise UserError("a skip transcoder was to decode codes without their inputs; accepted: decode(codes, x)")
-        return product(x.expand(self.members, *x.shape), skip, self.precision)
+        return product(x.to(self.device).expand(self.members, *x.shape), skip, self.precision)
 
     def fire_in(self, share: float, x: Float[Tensor, "b d"]) -> None:
         """Let every feature fire in this share of the samples: by its threshold if it has one, else by its bias."""

@@ -9,7 +9,7 @@ Fit      baselines are fitted and scored member by member, in one stage: fitting
 import json
 from abc import ABC
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from unbraid.activations.normalization import Normalization
 from unbraid.activations.sites import find_site
 from unbraid.axes import Int, Tensor
 from unbraid.config import JsonDict
+from unbraid.devices import Hardware
 from unbraid.dictionaries import Dictionary, Stack
 from unbraid.dictionaries.baselines import AnyBaseline, FittedBaseline
 from unbraid.dictionaries.formats.begin import fingerprint
@@ -96,7 +97,7 @@ class LearningStage(Stage, ABC):
     @property
     def side_by_side(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Dictionaries of a trained model's activations are small; those of a world keep all threads busy."""
-        return self.captured is not None
+        return self.captured is not None and self.captured.training.hardware.on_cpu
 
     def read_model(self) -> tuple[Stage, ...]:
         """The training of the model itself, for stages that look at what features do in it."""
@@ -143,6 +144,7 @@ class TrainStack(LearningStage):
     tracking: Tracking
     checkpoints: Checkpoints
     dimensions: int
+    hardware: Hardware = field(default=Hardware(), kw_only=True)
 
     @property
     def config(self) -> JsonDict:
@@ -150,6 +152,7 @@ class TrainStack(LearningStage):
         beside = {"tracking": self.tracking.to_dict(), "log_every": self.checkpoints.log_every}
         begins_at = fingerprint(self.members[0].dictionary)
         beside |= {} if begins_at is None else {"from": begins_at}
+        beside |= {"hardware": facts} if (facts := self.hardware.facts()) else {}
         return {"world": self.world_config(), "members": members, **beside}
 
     @property
@@ -164,12 +167,14 @@ class TrainStack(LearningStage):
 
     def mechanisms(self) -> dict[str, Mechanism]:
         """With the per-member hyper-parameters as tensors."""
-        return {name: stack_configs([m.mechanisms[name] for m in self.members]) for name in self.members[0].mechanisms}
+        named, device = self.members[0].mechanisms, self.hardware.device
+        return {name: stack_configs([m.mechanisms[name] for m in self.members], device) for name in named}
 
     def start(self, x: Tensor | None = None, target: Target | None = None) -> State:
         """The state before the first step, from these inputs where the dictionary begins at samples of them."""
         seeds = [member.seed for member in self.members]
-        return State.start(self.members[0].dictionary, self.dimensions, self.mechanisms(), seeds, x, target)
+        dictionary, hardware = self.members[0].dictionary, self.hardware
+        return State.start(dictionary, self.dimensions, self.mechanisms(), seeds, x, target, hardware)
 
     def trained(self, context: Context) -> Stack:
         """The stack as its training left it, laid out in memory as it was then."""
@@ -192,7 +197,7 @@ class StackTraining(TrainingLoop[State, StepOutput]):
     def __init__(self, stage: TrainStack, context: Context) -> None:
         super().__init__(stage.key, stage.names, stage.checkpoints, context)
         self.world = stage.opened_world(context)
-        self.training = stack_configs([member.training for member in stage.members])
+        self.training = stack_configs([member.training for member in stage.members], stage.hardware.device)
         self.steps = self.training.steps
         self.mechanisms = stage.mechanisms()
         source = inputs_of(self.world, self.training)
@@ -213,7 +218,7 @@ class StackTraining(TrainingLoop[State, StepOutput]):
         if logged := self._logged():
             line["mechanisms"] = logged
         if len(self.world.directions):
-            cosines = recovery.cosines(self.world.directions, self.state.stack.directions)
+            cosines = recovery.cosines(self.world.directions, self.state.stack.directions.cpu())
             line["mmcs"] = recovery.mmcs(cosines).tolist()
         return line
 
@@ -310,7 +315,7 @@ class EvaluateStack(LearningStage):
         if not len(world.directions):
             return {}
         matched = scores.tables["match"]
-        return {f"cosines.{i}": shown_cosines(world, stack.directions[i], matched[i]) for i in self.shown}
+        return {f"cosines.{i}": shown_cosines(world, stack.directions[i].cpu(), matched[i]) for i in self.shown}
 
 
 def factor_results(

@@ -146,6 +146,7 @@ class LearnsDictionaries(Experiment):
             tracking=tracking,
             checkpoints=self.checkpoints,
             dimensions=self.dimensions,
+            hardware=self.hardware,
             **source,
         )
         settings = tuple(json.dumps(member.setting) for member in stack.members)
@@ -159,7 +160,7 @@ class DictionaryExperiment(LearnsDictionaries):
     """Dictionaries or baselines on a world with planted truth, or on a language model's activations."""
 
     swept: ClassVar[tuple[str, ...]] = (
-        *("seed", "world", "dictionary", "training", "mechanisms", "baseline", "samples"),
+        *("seed", "precision", "world", "dictionary", "training", "mechanisms", "baseline", "samples"),
     )
     sections: ClassVar[tuple[str, ...]] = (
         *("grid", "score_figures", "differences", "all_scores", "concept_fates", "published_runs"),
