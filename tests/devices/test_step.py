@@ -99,7 +99,7 @@ def test_every_start(init, device, same):
     compare(device, same, "jumprelu", dictionary=asked)
 
 
-@pytest.mark.parametrize("asked", [{}, {"skip": True}, {"decoder_norm": "free"}], ids=["plain", "skip", "free"])
+@pytest.mark.parametrize("asked", [{}, {"skip": True}], ids=["plain", "skip"])
 def test_transcoders(asked, device, same):
     compare(device, same, "topk", dictionary=asked, target=Target(6, sites=(2, 4)))
 

@@ -164,7 +164,7 @@ def weights_fingerprint(tensors: Mapping[str, Tensor]) -> str:
         flat = tensor.detach().reshape(-1)
         values = flat[:: max(1, len(flat) // FINGERPRINT_VALUES)][:FINGERPRINT_VALUES]
         digest.update(json.dumps([name, list(tensor.shape)]).encode())
-        digest.update(np.ascontiguousarray(values.float().numpy()).tobytes())
+        digest.update(np.ascontiguousarray(values.cpu().float().numpy()).tobytes())
     return digest.hexdigest()
 
 

@@ -136,5 +136,5 @@ def over_tokens(values: Float[Tensor, "m b h t *rest"], mask: Bool[Tensor, "b t"
 
 def pairs(heads: int) -> tuple[Int[Tensor, "p"], Int[Tensor, "p"]]:
     """Every pair of heads once."""
-    first, second = torch.triu_indices(heads, heads, 1)
+    first, second = torch.triu_indices(heads, heads, 1).to(device)
     return first, second

@@ -154,7 +154,7 @@ def standardised(z: Float[Tensor, "m b h e"]) -> Float[Tensor, "m b h e"]:
 
 def info_nce(z: Float[Tensor, "m b h e"], temperature: float) -> Float[Tensor, "m"]:
     """How hard it is to tell, among all stories, which one another head read."""
-    first, second = pairs(z.shape[2])
+    first, second = pairs(z.shape[2], z.device)
     scores = torch.einsum("mbpe,mcpe->mpbc", z[:, :, first], z[:, :, second]) / temperature
     return (scores.logsumexp(-1) - scores.diagonal(dim1=-2, dim2=-1)).mean((1, 2))
 
