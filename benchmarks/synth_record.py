@@ -33,7 +33,7 @@ from unbraid import BatchTopK, Dictionary, Matryoshka, Reallocation, Synth, TopK
 from unbraid.codes import Codes
 from unbraid.dictionaries.activations import Activation
 from unbraid.dictionaries.auxk import AuxK
-from unbraid.dictionaries.lists import encode
+from unbraid.dictionaries.encoding import encode
 from unbraid.dictionaries.mechanisms import Mechanism
 from unbraid.dictionaries.stack import Stack
 from unbraid.evaluation.dictionaries import _measure, _Reader

@@ -89,7 +89,7 @@ def test_the_largest_are_found_whatever_the_scales(case):
     exact = (x.double() @ encoder.double().T - 0.2 * bias.double()).relu()
     found = lists.codes().values[0].sort(descending=True).values.double()
     torch.testing.assert_close(found, exact.topk(6).values, rtol=1e-4, atol=0)
-    assert (np.diff(lists.features[0], axis=1) > 0)[:, 0].all()  # in the order of features
+    assert (lists.features[0].diff(dim=1) > 0)[:, 0].all()  # in the order of features
 
 
 @pytest.mark.parametrize("case", range(5))

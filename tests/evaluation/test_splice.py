@@ -11,7 +11,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 from tests.models.shapes import ALL, TOKENS, start
 from unbraid.dictionaries import Dictionary, Stack
 from unbraid.dictionaries.activations import JumpRelu, Relu, TopK
-from unbraid.dictionaries.lists import encode
+from unbraid.dictionaries.encoding import encode
 from unbraid.dictionaries.stack import Target
 from unbraid.errors import UserError
 from unbraid.evaluation.splice import Spliced, splice

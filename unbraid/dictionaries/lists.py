@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from unbraid.axes import Bool, Float, Tensor
+from unbraid.axes import Bool, Float, Int, Tensor
 from unbraid.codes import Codes
 from unbraid.dictionaries import kernels, screen
 from unbraid.dictionaries.activations import BatchTopK, Gated, JumpRelu, Relu, TopK
@@ -70,66 +70,66 @@ class Inputs:
         """The sum over those directions alone that occur, where these are so few that it is cheaper than x."""
         if self.mixture is None or self.mixture.features is None or self.directions is None:
             return None
-        features = self.mixture.features[0].numpy()
-        occurs = np.zeros(len(self.directions), bool)
+        features = self.mixture.features[0].long()
+        occurs = torch.zeros(len(self.directions), dtype=torch.bool, device=features.device)
         occurs[features] = True
-        if PLANTED_GAIN * occurs.sum() > len(self.x):
+        if PLANTED_GAIN * int(occurs.sum()) > len(self.x):
             return None
-        new_index = np.cumsum(occurs, dtype=np.int32) - 1
-        return Planted(new_index[features], self.mixture.values[0].numpy(), self.directions[torch.from_numpy(occurs)])
+        new_index = occurs.cumsum(0, dtype=torch.int32) - 1
+        return Planted(new_index[features], self.mixture.values[0], self.directions[occurs])
 
 
 @dataclass(frozen=True)
 class Planted:
     """Each sample as Σ_k strengths · directions[places]."""
 
-    places: np.ndarray
-    strengths: np.ndarray
+    places: Int[Tensor, "b k"]
+    strengths: Float[Tensor, "b k"]
     directions: Float[Tensor, "n d"]
 
 
 @dataclass(frozen=True)
 class Lists:
-    """What fired, in the first `counts[m, b]` slots of every sample."""
+    """What fired, in the first `counts[m, b]` slots of every sample; the others, up to the fullest's, hold 0."""
+
+    features: Int[Tensor, "m b r"]
+    """r slots, k of them with room for a value: no fewer than are in use."""
+    values: Float[Tensor, "m b k"]
+    counts: Int[Tensor, "m b"]
+    width: int
+
+    def fullest(self) -> int:
+        """As few slots as do for the fullest sample."""
+        return max(1, int(self.counts.max())) if self.counts.numel() else 1
+
+    def codes(self) -> Codes:
+        """The same as codes, in as few slots as do for the fullest sample; shares its memory."""
+        slots = self.fullest()
+        return Codes(self.features[..., :slots], self.values[..., :slots], self.width)
+
+
+@dataclass(frozen=True)
+class MemberLists:
+    """The lists of one member while they are made."""
 
     features: np.ndarray
     values: np.ndarray
     counts: np.ndarray
     width: int
 
-    def member(self, index: int) -> "Lists":
-        """Those of one member, without the axis."""
-        return Lists(self.features[index], self.values[index], self.counts[index], self.width)
-
-    def codes(self) -> Codes:
-        """The same as codes, in as few slots as do for the fullest sample; shares its memory."""
-        slots = max(1, int(self.counts.max(initial=0)))
-        features, values = self.features[..., :slots], self.values[..., :slots]
-        kernels.clear_unused(values, features, self.counts)
-        return Codes(torch.from_numpy(features), torch.from_numpy(values), self.width)
-
-
-def encode(stack: Stack, x: Float[Tensor, "b d"]) -> Codes:
-    """What fires in use, on the device of x: by lists where they serve, by dense products where they do not."""
-    inputs = Inputs(x)
-    lists = None
-    if isinstance(stack.activation, Relu | TopK) and serve(stack) and not too_dense(stack, inputs).any():
-        lists = encode_lists(stack, inputs)
-    return stack.inhibited(lists.codes()) if lists is not None else stack.encode(x)
-
 
 def serve(stack: Stack) -> bool:
-    """Lists are made for these rules, in float32, on the CPU."""
+    """Lists are made for these rules, in float32."""
     rules = (Relu, TopK, BatchTopK, JumpRelu, Gated)
-    plain = stack.precision == "float32" and stack.device.type == "cpu"
-    return plain and type(stack.activation) in rules and stack.encoder.dtype == torch.float32
+    exact = stack.precision == "float32" and stack.encoder.dtype == torch.float32
+    return exact and type(stack.activation) in rules
 
 
 def too_dense(stack: Stack, inputs: Inputs) -> Bool[Tensor, "m"]:
     """Whether so much of the first few samples fires that dense products are cheaper."""
     if isinstance(stack.activation, TopK | BatchTopK):
         many = isinstance(stack.activation, BatchTopK) and stack.activation.k > DENSE_SHARE * stack.features
-        return torch.full((stack.members,), many)
+        return torch.full((stack.members,), many, device=stack.device)
     first = inputs.x[:PROBE]
     above = stack.pre_activations(first) > _floors(stack)[:, None]
     return above.sum((1, 2)) > DENSE_SHARE * len(first) * stack.features
@@ -145,15 +145,20 @@ def _floors(stack: Stack) -> Float[Tensor, "m f"]:
 def encode_lists(stack: Stack, inputs: Inputs) -> Lists | None:
     """What fires, as lists; None where that is so much that dense products are cheaper."""
     slots = stack.activation.k if isinstance(stack.activation, TopK) else _first_slots(stack, len(inputs.x))
-    lists = _encode_into(slots, stack, inputs)
-    fullest = int(lists.counts.max(initial=0))
+    made = _encode_into(slots, stack, inputs)
+    fullest = int(made[2].max(initial=0))
     if fullest > slots:
-        if lists.counts.mean(1).max() > DENSE_SHARE * stack.features:
+        if made[2].mean(1).max() > DENSE_SHARE * stack.features:
             return None
-        lists = _encode_into(fullest, stack, inputs)
+        made = _encode_into(fullest, stack, inputs)
+    features, values, counts = made
     if isinstance(stack.activation, BatchTopK):
         for member in range(stack.members):
-            _keep_of_batch(lists.member(member), stack.activation.k * len(inputs.x))
+            one = MemberLists(features[member], values[member], counts[member], stack.features)
+            _keep_of_batch(one, stack.activation.k * len(inputs.x))
+    lists = Lists(torch.from_numpy(features), torch.from_numpy(values), torch.from_numpy(counts), stack.features)
+    used = lists.fullest()
+    kernels.clear_unused(values[..., :used], features[..., :used], counts)
     return lists
 
 
@@ -161,29 +166,26 @@ def _first_slots(stack: Stack, samples: int) -> int:
     return min(stack.features, max(LEAST_SLOTS, LISTS_BYTES // (8 * samples * stack.members)))
 
 
-def _encode_into(slots: int, stack: Stack, inputs: Inputs) -> Lists:
-    """Lists with this much room a sample; counts tell where a sample has more."""
+def _encode_into(slots: int, stack: Stack, inputs: Inputs) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Features, values and counts with this much room a sample; counts tell where a sample has more."""
     members, samples = stack.members, len(inputs.x)
-    lists = Lists(
-        np.empty((members, samples, slots), np.int32),
-        np.empty((members, samples, slots), np.float32),
-        np.zeros((members, samples), np.int64),
-        stack.features,
-    )
+    features, values = np.empty((members, samples, slots), np.int32), np.empty((members, samples, slots), np.float32)
+    counts = np.zeros((members, samples), np.int64)
     bias, floors = stack.shifted_bias(), _floors(stack)
     for member in range(members):
-        given = lists.member(member), stack.encoder[member], bias[member]
+        one = MemberLists(features[member], values[member], counts[member], stack.features)
+        given = one, stack.encoder[member], bias[member]
         if isinstance(stack.activation, TopK):
             _append_largest(given[0], given[1], given[2].numpy(), inputs)
         elif isinstance(stack.activation, BatchTopK):
             _append_of_batch(*given, inputs, stack.activation.k)
         else:
             _append_above(*given, floors[member], inputs)
-    return lists
+    return features, values, counts
 
 
 def _append_above(
-    member_lists: Lists, encoder: Tensor, bias: Float[Tensor, "f"], floors: Float[Tensor, "f"], inputs: Inputs
+    member_lists: MemberLists, encoder: Tensor, bias: Float[Tensor, "f"], floors: Float[Tensor, "f"], inputs: Inputs
 ) -> None:
     """What is above its floor."""
     _append_positive(member_lists, encoder, (bias - floors).numpy(), inputs)
@@ -191,7 +193,9 @@ def _append_above(
         kernels.raise_slots(member_lists.features, member_lists.counts, floors.numpy(), member_lists.values)
 
 
-def _append_of_batch(member_lists: Lists, encoder: Tensor, bias: Float[Tensor, "f"], inputs: Inputs, k: int) -> None:
+def _append_of_batch(
+    member_lists: MemberLists, encoder: Tensor, bias: Float[Tensor, "f"], inputs: Inputs, k: int
+) -> None:
     """At least the k·b largest of the batch that are positive."""
     for floor in _guesses(encoder, bias, inputs.x, k):
         member_lists.counts[:] = 0
@@ -214,7 +218,7 @@ def _guesses(encoder: Tensor, bias: Float[Tensor, "f"], x: Float[Tensor, "b d"],
     yield 0.0
 
 
-def _keep_of_batch(member_lists: Lists, most: int) -> None:
+def _keep_of_batch(member_lists: MemberLists, most: int) -> None:
     """Of what is listed, this many: the largest."""
     total = int(member_lists.counts.sum())
     if total <= most:
@@ -227,7 +231,7 @@ def _keep_of_batch(member_lists: Lists, most: int) -> None:
     kernels.keep_above(member_lists.features, member_lists.values, member_lists.counts, least, most - above)
 
 
-def _append_largest(member_lists: Lists, encoder: Tensor, bias: np.ndarray, inputs: Inputs) -> None:
+def _append_largest(member_lists: MemberLists, encoder: Tensor, bias: np.ndarray, inputs: Inputs) -> None:
     if screen.pays() and len(encoder) // kernels.MAXIMUM >= 2 * member_lists.values.shape[1]:
         _append_largest_screened(member_lists, encoder, bias, inputs.x)
         return
@@ -237,7 +241,7 @@ def _append_largest(member_lists: Lists, encoder: Tensor, bias: np.ndarray, inpu
         )
 
 
-def _append_largest_screened(member_lists: Lists, encoder: Tensor, bias: np.ndarray, x: Tensor) -> None:
+def _append_largest_screened(member_lists: MemberLists, encoder: Tensor, bias: np.ndarray, x: Tensor) -> None:
     screened, screening = screen.of_inputs(x), screen.of_encoder(encoder, torch.from_numpy(bias))
     margins, exact = screen.margins(screened, screening).numpy(), x.contiguous().numpy()
     rows = max(1, min(len(x), SCREEN_BYTES // (2 * len(encoder))))
@@ -257,7 +261,7 @@ def _append_largest_screened(member_lists: Lists, encoder: Tensor, bias: np.ndar
         )
 
 
-def _append_positive(member_lists: Lists, encoder: Tensor, bias: np.ndarray, inputs: Inputs) -> None:
+def _append_positive(member_lists: MemberLists, encoder: Tensor, bias: np.ndarray, inputs: Inputs) -> None:
     if inputs.planted is not None:
         _append_planted(member_lists, encoder, bias, inputs.planted)
         return
@@ -274,7 +278,7 @@ def _append_positive(member_lists: Lists, encoder: Tensor, bias: np.ndarray, inp
             )
 
 
-def _append_screened(member_lists: Lists, encoder: Tensor, bias: np.ndarray, x: Tensor) -> int:
+def _append_screened(member_lists: MemberLists, encoder: Tensor, bias: np.ndarray, x: Tensor) -> int:
     """How many features were screened: it stops where so many fire that the exact product is cheaper."""
     screened, exact = screen.of_inputs(x), x.contiguous().numpy()
     width = min(member_lists.width, SCREENED_BLOCK)
@@ -301,15 +305,15 @@ def _append_screened(member_lists: Lists, encoder: Tensor, bias: np.ndarray, x: 
     return member_lists.width
 
 
-def _append_planted(member_lists: Lists, encoder: Tensor, bias: np.ndarray, planted: Planted) -> None:
+def _append_planted(member_lists: MemberLists, encoder: Tensor, bias: np.ndarray, planted: Planted) -> None:
     products = torch.empty(len(planted.directions), min(PLANTED_BLOCK, member_lists.width))
     for first in range(0, member_lists.width, PLANTED_BLOCK):
         block = encoder[first : first + PLANTED_BLOCK]
         out = products[:, : len(block)]
         torch.mm(planted.directions, block.T, out=out)
         kernels.append_positive_planted(
-            planted.places,
-            planted.strengths,
+            planted.places.numpy(),
+            planted.strengths.numpy(),
             out.numpy(),
             bias[first : first + PLANTED_BLOCK],
             first,

@@ -20,7 +20,7 @@ from unbraid.codes import Codes
 from unbraid.dictionaries.activations import Relu
 from unbraid.dictionaries.baselines.baseline import FittedBaseline
 from unbraid.dictionaries.coactivation import correlation
-from unbraid.dictionaries.lists import encode
+from unbraid.dictionaries.encoding import encode
 from unbraid.dictionaries.stack import Dictionary, Stack, Target
 from unbraid.dictionaries.training.adam import WITHOUT_FEATURES
 from unbraid.errors import UserError

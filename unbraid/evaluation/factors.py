@@ -21,7 +21,7 @@ from scipy import sparse
 from unbraid.axes import Bool, Float, Int, Tensor
 from unbraid.codes import Codes
 from unbraid.dictionaries.baselines.baseline import FittedBaseline
-from unbraid.dictionaries.lists import encode
+from unbraid.dictionaries.encoding import encode
 from unbraid.dictionaries.stack import Stack
 from unbraid.evaluation.dictionaries import random_dictionaries
 from unbraid.metrics import probing

@@ -15,7 +15,7 @@ import torch
 
 from unbraid.codes import Codes
 from unbraid.dictionaries.coactivation import find_pairs
-from unbraid.dictionaries.lists import encode
+from unbraid.dictionaries.encoding import encode
 from unbraid.dictionaries.mechanisms.pair_orthogonality import PairOrthogonality
 from unbraid.dictionaries.stack import Stack
 from unbraid.members import select_member

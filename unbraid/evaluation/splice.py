@@ -19,7 +19,7 @@ from unbraid.activations.huggingface import HuggingFaceModel
 from unbraid.activations.sites import find_site, replace_between
 from unbraid.axes import Bool, Float, Tensor
 from unbraid.codes import Codes
-from unbraid.dictionaries.lists import encode
+from unbraid.dictionaries.encoding import encode
 from unbraid.dictionaries.stack import Stack
 from unbraid.errors import UserError
 from unbraid.models import Models

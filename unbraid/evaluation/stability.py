@@ -16,7 +16,7 @@ from unbraid.axes import Float, Int, Tensor
 from unbraid.codes import Codes
 from unbraid.dictionaries.baselines.baseline import FittedBaseline
 from unbraid.dictionaries.baselines.rules import LeastSquares
-from unbraid.dictionaries.lists import encode
+from unbraid.dictionaries.encoding import encode
 from unbraid.dictionaries.stack import Stack
 from unbraid.errors import UserError
 from unbraid.evaluation.dictionaries import BATCH, random_dictionaries

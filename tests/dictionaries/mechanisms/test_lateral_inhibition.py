@@ -8,9 +8,9 @@ from tests.pipeline.running import run_config
 from unbraid.activations.normalization import Normalization
 from unbraid.codes import Codes
 from unbraid.dictionaries import Dictionary, Relu, Stack, TopK
+from unbraid.dictionaries.encoding import encode
 from unbraid.dictionaries.folding import fold
 from unbraid.dictionaries.inhibition import inhibit, inhibit_dense
-from unbraid.dictionaries.lists import encode
 from unbraid.dictionaries.mechanisms import AdaptiveNeighbourhoods, Forward, LateralInhibition, Signals
 from unbraid.dictionaries.mechanisms.lateral_inhibition import blocks, nearest_by_cosine
 from unbraid.dictionaries.mechanisms.mechanism import gather_signals

@@ -16,14 +16,13 @@ the dictionary, are saved with it, and its `encode` inhibits too, as the source'
 from dataclasses import replace
 from typing import ClassVar, Literal
 
-import numpy as np
 import torch
 from pydantic import Field
 
 from unbraid.axes import Bool, Float, Int, Tensor
 from unbraid.codes import Codes
 from unbraid.config import PerMemberFloat
-from unbraid.dictionaries import kernels
+from unbraid.dictionaries import operations
 from unbraid.dictionaries.inhibition import EMPTY, inhibit
 from unbraid.dictionaries.mechanisms.mechanism import Forward, Mechanism, Memory, Signals
 from unbraid.dictionaries.stack import INHIBITION, Stack
@@ -132,29 +131,18 @@ def last_to_count(neighbours: Int[Tensor, "m f r"]) -> Int[Tensor, "m f one"]:
 
 
 def nearest_by_cosine(directions: Float[Tensor, "m f d"], places: int) -> Int[Tensor, "m f r"]:
-    """Of each unit row, the others with the largest positive cosines, in no order."""
+    """Of each unit row, the others with the largest positive cosines, in ascending order."""
     members, features, _ = directions.shape
-    if directions.device.type != "cpu":
-        return _nearest_by_product(directions, places)
-    lists = np.full((members, features, places), EMPTY, np.int32)
-    values, counts = np.empty((features, places), np.float32), np.zeros(features, np.int64)
-    no_bias, size = np.zeros(features, np.float32), max(1, BLOCK_BYTES // (4 * features))
+    lists = torch.full((members, features, places), EMPTY, dtype=torch.int32, device=directions.device)
+    size = max(1, BLOCK_BYTES // (4 * features))
     for member in range(members):
         rows = directions[member].float()
         for start in range(0, features, size):
             some = slice(start, start + size)
             cosines = rows[some] @ rows.T
             cosines.diagonal(start).fill_(-1)  # nobody is near itself
-            kernels.append_largest(cosines.numpy(), no_bias, lists[member, some], values[some], counts[some])
-    return torch.from_numpy(lists)
-
-
-def _nearest_by_product(directions: Float[Tensor, "m f d"], places: int) -> Int[Tensor, "m f r"]:
-    """The same without a compiled loop."""
-    near = directions.float() @ directions.float().mT
-    near.diagonal(dim1=1, dim2=2).fill_(-1)
-    cosines, lists = near.topk(places, dim=-1)
-    return torch.where(cosines > 0, lists, EMPTY).int()
+            lists[member, some] = operations.of(cosines).largest(cosines, places)
+    return lists
 
 
 def without(lists: Int[Tensor, "m f r"], gone: Bool[Tensor, "m f"]) -> Int[Tensor, "m f r"]:

@@ -8,15 +8,15 @@ Zeroing a feature's moments without its age would make its next update (1-β₁)
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
 from unbraid.axes import Bool, Float, Tensor
+from unbraid.dictionaries.operations.contract import Rates, Rows
 from unbraid.schedule import BETA1, BETA2, EPSILON
 
 WITHOUT_FEATURES = frozenset({"pre_bias", "decoder_bias", "skip"})
 ROWS = ("encoder", "decoder")
-"""What kernels update row by row; of other weights a feature has one number."""
+"""What operations update row by row; of other weights a feature has one number."""
 
 
 @dataclass(frozen=True)
@@ -46,19 +46,16 @@ class Adam:
             parameter.sub_(_like(scale, parameter) * mean / denominator)
 
     def update_others(self, parameters: dict[str, Tensor], gradients: dict[str, Tensor], rate: Tensor) -> None:
-        """The same for all that kernels do not update."""
+        """The same for all that operations do not update."""
         self.update({name: p for name, p in parameters.items() if name not in ROWS}, gradients, rate)
 
-    def corrections(self, rate: Float[Tensor, "m"]) -> tuple[np.ndarray, np.ndarray]:
-        """Count an update of rows; give rates over the first correction and roots of the second, `m f`, for kernels."""
+    def of_rows(self, rate: Float[Tensor, "m"], parameters: dict[str, Tensor]) -> tuple[Rates, Rows]:
+        """Count an update of rows; the rates of its features, and what an operation then changes in place."""
         for name in ROWS:
             self.age[name].add_(1)
         age = self.age["encoder"]
-        return (rate[:, None] / (1 - BETA1**age)).float().numpy(), (1 - BETA2**age).sqrt().float().numpy()
-
-    def with_moments(self, parameters: dict[str, Tensor]) -> list[np.ndarray]:
-        """Encoder and decoder, each with its two moments, as arrays that kernels change in place."""
-        return [tensors[name].numpy() for name in ROWS for tensors in (parameters, self.mean, self.square)]
+        rates = Rates((rate[:, None] / (1 - BETA1**age)).float(), (1 - BETA2**age).sqrt().float())
+        return rates, Rows(*(tensors[name] for name in ROWS for tensors in (parameters, self.mean, self.square)))
 
     def forget(self, features: Bool[Tensor, "m f"]) -> None:
         """Make these features new: no moments, no age."""

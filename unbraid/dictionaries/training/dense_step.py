@@ -12,13 +12,12 @@ import torch
 
 from unbraid.axes import Float, Tensor
 from unbraid.codes import Codes
-from unbraid.dictionaries import kernels as lists_kernels
+from unbraid.dictionaries import operations
 from unbraid.dictionaries.activations import Named, Relu
 from unbraid.dictionaries.lists import Inputs
 from unbraid.dictionaries.mechanisms.mechanism import Forward, Mechanisms, gather_signals
 from unbraid.dictionaries.stack import Stack
-from unbraid.dictionaries.training import kernels
-from unbraid.dictionaries.training.adam import ROWS, gradient_lengths
+from unbraid.dictionaries.training.adam import gradient_lengths
 from unbraid.dictionaries.training.config import Training
 from unbraid.dictionaries.training.gradients import Encoded, find_costs, loss_of
 from unbraid.dictionaries.training.rules import Dense, Learned, fire_dense
@@ -54,8 +53,8 @@ def dense_step(state: State, inputs: Inputs, training: Training, mechanisms: Mec
     check_finite({"gradient": lengths}, state.step)
     rate = rates(state, training)
     if training.clip is None:
-        named = [gradients[name].numpy() for name in ROWS]
-        kernels.take_step(*named, *state.adam.corrections(rate), *state.adam.with_moments(stack.parameters()))
+        rates_of_rows, rows = state.adam.of_rows(rate, stack.parameters())
+        operations.of(x).adam_rows(gradients["encoder"], gradients["decoder"], rates_of_rows, rows)
         state.adam.update_others(stack.parameters(), gradients, rate)
     else:
         apply_gradients(state, gradients, lengths, rate, training)
@@ -66,13 +65,10 @@ def _fire(stack: Stack, inputs: Inputs) -> Dense:
     planted = inputs.planted
     if planted is None or not isinstance(stack.activation, Relu):
         return fire_dense(stack, stack.pre_activations(inputs.x))
-    codes = torch.empty(stack.members, len(inputs.x), stack.features)
-    bias = stack.shifted_bias()
+    codes = stack.encoder.new_empty(stack.members, len(inputs.x), stack.features)
+    bias, device = stack.shifted_bias(), operations.of(inputs.x)
     for member, values in enumerate(codes):
-        products = planted.directions @ stack.encoder[member].T
-        lists_kernels.fire_planted(
-            planted.places, planted.strengths, products.numpy(), bias[member].numpy(), values.numpy()
-        )
+        device.fire_planted(planted, planted.directions @ stack.encoder[member].T, bias[member], values)
     return fire_dense(stack, codes)
 
 
@@ -80,10 +76,9 @@ def _encoder_gradient(inputs: Inputs, in_values: Float[Tensor, "m b f"]) -> Floa
     planted = inputs.planted
     if planted is None:
         return in_values.mT @ inputs.x
-    gradient = torch.empty(len(in_values), in_values.shape[2], inputs.x.shape[1])
-    totals = torch.empty(len(planted.directions), in_values.shape[2])
+    gradient = in_values.new_empty(len(in_values), in_values.shape[2], inputs.x.shape[1])
     for member, rows in enumerate(in_values):
-        lists_kernels.add_planted(planted.places, planted.strengths, rows.numpy(), totals.numpy())
+        totals = operations.of(rows).add_planted(planted, rows)
         torch.mm(totals.T, planted.directions, out=gradient[member])
     return gradient
 

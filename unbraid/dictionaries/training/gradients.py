@@ -13,10 +13,10 @@ import torch
 
 from unbraid.axes import Float, Tensor
 from unbraid.codes import Codes
+from unbraid.dictionaries import operations
 from unbraid.dictionaries.activations import Fired, Named
 from unbraid.dictionaries.mechanisms.mechanism import Forward, Mechanism, Mechanisms, Signals
 from unbraid.dictionaries.stack import Stack
-from unbraid.dictionaries.training import kernels
 from unbraid.dictionaries.training.config import Training
 from unbraid.dictionaries.training.step import State, encode
 from unbraid.schedule import Terms
@@ -73,7 +73,7 @@ class Costs:
             gradients.add_(self.in_values)
         if not codes_count:
             return gradients
-        kernels.add_where_fired(codes.values.numpy(), self.in_counted.numpy(), gradients.numpy())
+        operations.of(gradients).add_where_fired(codes.values, self.in_counted, gradients)
         return gradients
 
 

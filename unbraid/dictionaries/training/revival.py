@@ -6,12 +6,11 @@ c = relu of the k largest of x·Wᵀ + bias        e = x̂ + c·D - target, x̂ 
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
-from unbraid.axes import Float, Tensor
+from unbraid.axes import Float, Int, Tensor
+from unbraid.dictionaries import operations
 from unbraid.dictionaries.auxk import AuxK
-from unbraid.dictionaries.training import kernels
 from unbraid.dictionaries.training.config import Training
 from unbraid.dictionaries.training.gradients import loss_of
 from unbraid.dictionaries.training.step import State
@@ -22,15 +21,15 @@ class Revived:
     """What dead features cost, and their gradients: one row for each, at the place that `places[m, f]` says, or -1."""
 
     cost: Float[Tensor, "m"] | None
-    places: np.ndarray
-    encoder: np.ndarray
+    places: Int[Tensor, "m f"]
+    encoder: Float[Tensor, "n e"]
     """Behind each row its sum over samples of ∂c, which is its bias' gradient."""
-    decoder: np.ndarray
+    decoder: Float[Tensor, "n o"]
 
     @property
     def in_bias(self) -> Float[Tensor, "m f"]:
-        ends = np.append(self.encoder[:, -1], np.float32(0))
-        return torch.from_numpy(ends[self.places])
+        ends = torch.cat([self.encoder[:, -1], self.encoder.new_zeros(1)])
+        return ends[self.places.long()]
 
 
 @torch.no_grad()
@@ -39,21 +38,21 @@ def revive(
 ) -> Revived:
     """What AuxK costs and says, where the rule has it and something is dead."""
     stack, auxk = state.stack, state.stack.activation.revival()
-    places = np.full((stack.members, stack.features), -1, np.int32)
-    none = Revived(None, places, np.zeros((0, stack.d_in + 1), np.float32), np.zeros((0, target.shape[1]), np.float32))
+    places = torch.full((stack.members, stack.features), -1, dtype=torch.int32, device=x.device)
+    none = Revived(None, places, x.new_zeros(0, stack.d_in + 1), x.new_zeros(0, target.shape[1]))
     if auxk is None or state.since_fired is None:
         return none
-    dead, cost, rows = state.since_fired >= auxk.dead_after, torch.zeros(stack.members), 0
+    dead, cost, rows = state.since_fired >= auxk.dead_after, x.new_zeros(stack.members), 0
     encoders, decoders = [none.encoder], [none.decoder]
     for member in dead.any(1).nonzero()[:, 0].tolist():
         features = dead[member].nonzero()[:, 0]
         error, encoder, decoder = _of_member(state, member, features, x, target, reconstruction[member], auxk, training)
         cost[member] = auxk.weight * error
-        places[member, features.numpy()] = np.arange(rows, rows + len(features))
+        places[member, features] = torch.arange(rows, rows + len(features), dtype=torch.int32, device=x.device)
         rows += len(features)
         encoders.append(encoder)
         decoders.append(decoder)
-    return Revived(cost, places, np.concatenate(encoders), np.concatenate(decoders))
+    return Revived(cost, places, torch.cat(encoders), torch.cat(decoders))
 
 
 def _of_member(
@@ -65,7 +64,7 @@ def _of_member(
     reconstruction: Float[Tensor, "b d"],
     auxk: AuxK,
     training: Training,
-) -> tuple[Tensor, np.ndarray, np.ndarray]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """The loss of what is reconstructed with the help of dead features, and the gradients of their rows."""
     stack = state.stack
     rows, directions = stack.encoder[member][features], stack.decoder[member][features]
@@ -74,12 +73,14 @@ def _of_member(
         bias = bias - rows @ stack.pre_bias[member]
     codes = torch.addmm(bias, x, rows.T)
     most = min(auxk.k or max(1, x.shape[1] // 2), len(features))
-    kernels.keep_largest(codes.numpy(), codes.numpy().view(np.int32), most)
+    operations.of(codes).keep_largest(codes, most)
     error = torch.addmm(reconstruction, codes, directions).sub_(target)
     loss, slopes = loss_of(error[None], training)
     error = (error * (auxk.weight * slopes)).view_as(error)
     in_codes = error @ directions.T
-    encoder, total = torch.empty(len(features), x.shape[1] + 1), torch.empty(1, len(features))
-    kernels.through_relu(codes.numpy()[None], in_codes.numpy()[None], total.numpy())
+    encoder, total = (
+        x.new_empty(len(features), x.shape[1] + 1),
+        operations.of(x).through_relu(codes[None], in_codes[None]),
+    )
     encoder[:, :-1], encoder[:, -1] = in_codes.T @ x, total[0]
-    return loss[0], encoder.numpy(), (codes.T @ error).numpy()
+    return loss[0], encoder, codes.T @ error

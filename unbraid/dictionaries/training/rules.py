@@ -10,14 +10,11 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-import torch
-
 from unbraid.axes import Float, Tensor
+from unbraid.dictionaries import operations
 from unbraid.dictionaries.activations import BatchTopK, Gated, JumpRelu, Named
 from unbraid.dictionaries.lists import Lists
 from unbraid.dictionaries.stack import Stack
-from unbraid.dictionaries.training import kernels
 
 
 @dataclass(frozen=True)
@@ -43,21 +40,13 @@ def remembered(stack: Stack, lists: Lists) -> Named:
     """What the rule will remember of this batch, given what would fire."""
     if not isinstance(stack.activation, BatchTopK):
         return {}
-    least = np.zeros(len(lists.counts), np.float32)
-    kernels.find_least(lists.values, lists.counts, least)
-    return {"threshold": stack.activation.follow(stack.memory["threshold"], torch.from_numpy(least)[:, None])}
+    least = operations.of(lists.values).least(lists)
+    return {"threshold": stack.activation.follow(stack.memory["threshold"], least[:, None])}
 
 
-def in_use(lists: Lists) -> np.ndarray:
-    """The values in as few slots as do for the fullest sample."""
-    return lists.values[..., : max(1, int(lists.counts.max(initial=0)))]
-
-
-def sums(lists: Lists, slots: Tensor | np.ndarray) -> Float[Tensor, "m f"]:
+def sums(lists: Lists, slots: Float[Tensor, "m b k"]) -> Float[Tensor, "m f"]:
     """The sum over each feature's slots."""
-    totals = np.empty((len(lists.counts), lists.width), np.float32)
-    kernels.sum_by_feature(lists.features, lists.counts, np.asarray(slots), totals)
-    return torch.from_numpy(totals)
+    return operations.of(slots).sum_by_feature(lists, slots)
 
 
 @dataclass(frozen=True)
@@ -66,7 +55,7 @@ class _AsItIs:
 
     lists: Lists
     counted: Float[Tensor, "m b"] | None = None
-    again: np.ndarray | None = None
+    again: Float[Tensor, "m b k"] | None = None
 
     def back(self, given: Learned) -> Back:
         bias = sums(self.lists, given.codes)
@@ -76,30 +65,21 @@ class _AsItIs:
 @dataclass(frozen=True)
 class _Jump:
     lists: Lists
-    pre: np.ndarray
-    thresholds: np.ndarray
+    pre: Float[Tensor, "m b k"]
+    thresholds: Float[Tensor, "m f"]
     bandwidth: float
     counted: Float[Tensor, "m b"] | None
-    again: np.ndarray | None = None
+    again: Float[Tensor, "m b k"] | None = None
 
     @classmethod
     def of(cls, stack: Stack, lists: Lists, bandwidth: float) -> "_Jump":
-        pre, fires = in_use(lists).copy(), np.empty(lists.counts.shape, np.float32)
-        thresholds = stack.rule["log_threshold"].exp().numpy()
-        kernels.fire_jump(lists.features, lists.counts, thresholds, pre, lists.values, fires)
-        return cls(lists, pre, thresholds, bandwidth, torch.from_numpy(fires))
+        thresholds = stack.rule["log_threshold"].exp()
+        pre, fires = operations.of(lists.values).fire_jump(lists, thresholds)
+        return cls(lists, pre, thresholds, bandwidth, fires)
 
     def back(self, given: Learned) -> Back:
-        in_log = np.empty(given.codes.shape, np.float32)
-        kernels.back_through_jump(
-            self.lists.features,
-            self.lists.counts,
-            self.thresholds,
-            self.bandwidth,
-            self.pre,
-            given.counted.numpy(),
-            given.codes.numpy(),
-            in_log,
+        in_log = operations.of(given.codes).back_through_jump(
+            self.lists, self.thresholds, self.bandwidth, self.pre, given.counted, given.codes
         )
         bias = sums(self.lists, given.codes)
         return Back(given.codes, {"encoder_bias": bias, "log_threshold": sums(self.lists, in_log)}, bias)
@@ -108,41 +88,28 @@ class _Jump:
 @dataclass(frozen=True)
 class _Gates:
     lists: Lists
-    gains: np.ndarray
-    biases: np.ndarray
+    gains: Float[Tensor, "m f"]
+    biases: Float[Tensor, "m f"]
     """What is added to gain · gate: magnitude_bias - gain · encoder_bias."""
-    bias: np.ndarray
-    again: np.ndarray | None
+    bias: Float[Tensor, "m f"]
+    again: Float[Tensor, "m b k"] | None
     counted: Float[Tensor, "m b"] | None
 
     @classmethod
     def of(cls, stack: Stack, lists: Lists) -> "_Gates":
-        gates, counted = in_use(lists).copy(), np.empty(lists.counts.shape, np.float32)
         gains = stack.rule["gain"].exp()
-        biases = (stack.rule["magnitude_bias"] - gains * stack.encoder_bias).numpy()
-        kernels.fire_gated(lists.features, lists.counts, gains.numpy(), biases, gates, lists.values, counted)
-        return cls(lists, gains.numpy(), biases, stack.encoder_bias.numpy(), gates, torch.from_numpy(counted))
+        biases = stack.rule["magnitude_bias"] - gains * stack.encoder_bias
+        gates, counted = operations.of(lists.values).fire_gated(lists, gains, biases)
+        return cls(lists, gains, biases, stack.encoder_bias, gates, counted)
 
     def back(self, given: Learned) -> Back:
         assert given.again is not None
-        again = given.again.numpy()
-        in_gain, in_bias = np.empty(given.codes.shape, np.float32), np.empty(given.codes.shape, np.float32)
-        kernels.back_through_gates(
-            self.lists.features,
-            self.lists.counts,
-            self.gains,
-            self.biases,
-            self.bias,
-            self.again,
-            given.counted.numpy(),
-            given.codes.numpy(),
-            again,
-            in_gain,
-            in_bias,
-        )
-        named = {"encoder_bias": again, "gain": in_gain, "magnitude_bias": in_bias}
+        assert self.again is not None
+        arrays = self.gains, self.biases, self.bias, self.again, given.counted, given.codes, given.again
+        in_gain, in_bias = operations.of(given.codes).back_through_gates(self.lists, *arrays)
+        named = {"encoder_bias": given.again, "gain": in_gain, "magnitude_bias": in_bias}
         weights = {name: sums(self.lists, slots) for name, slots in named.items()}
-        total = weights["encoder_bias"] + torch.from_numpy(self.gains) * weights["magnitude_bias"]
+        total = weights["encoder_bias"] + self.gains * weights["magnitude_bias"]
         return Back(given.codes, weights, total)
 
 
@@ -168,22 +135,15 @@ class Dense:
     again: Float[Tensor, "m b f"] | None = None
 
     def back(self, given: Learned) -> Back:
-        bias = torch.empty_like(self.stack.encoder_bias)
-        kernels.through_relu(self.pre.numpy(), given.codes.numpy(), bias.numpy())
+        bias = operations.of(self.pre).through_relu(self.pre, given.codes)
         return Back(given.codes, {"encoder_bias": bias}, bias)
 
 
 class _DenseJump(Dense):
     def back(self, given: Learned) -> Back:
-        bias, log = (torch.empty_like(self.stack.encoder_bias) for _ in range(2))
         assert isinstance(self.stack.activation, JumpRelu)
-        thresholds, learned = (
-            self.stack.rule["log_threshold"].exp().numpy(),
-            (given.counted.numpy(), given.codes.numpy()),
-        )
-        kernels.through_jump(
-            self.pre.numpy(), thresholds, self.stack.activation.bandwidth, *learned, bias.numpy(), log.numpy()
-        )
+        thresholds, bandwidth = self.stack.rule["log_threshold"].exp(), self.stack.activation.bandwidth
+        bias, log = operations.of(self.pre).through_jump(self.pre, thresholds, bandwidth, given.counted, given.codes)
         return Back(given.codes, {"encoder_bias": bias, "log_threshold": log}, bias)
 
 
@@ -191,11 +151,10 @@ class _DenseGates(Dense):
     def back(self, given: Learned) -> Back:
         assert given.again is not None
         stack, names = self.stack, ("encoder_bias", "gain", "magnitude_bias")
-        sums = {name: torch.empty_like(stack.encoder_bias) for name in names}
         gains = stack.rule["gain"].exp()
         biases = stack.rule["magnitude_bias"] - gains * stack.encoder_bias
-        arrays = (self.pre, gains, biases, stack.encoder_bias, given.counted, given.codes, given.again, *sums.values())
-        kernels.through_gates(*(tensor.numpy() for tensor in arrays))
+        arrays = self.pre, gains, biases, stack.encoder_bias, given.counted, given.codes, given.again
+        sums = dict(zip(names, operations.of(self.pre).through_gates(*arrays), strict=True))
         return Back(given.codes, sums, sums["encoder_bias"] + gains * sums["magnitude_bias"])
 
 

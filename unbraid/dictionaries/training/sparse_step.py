@@ -14,17 +14,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 
-import numpy as np
 import torch
 
-from unbraid.axes import Float, Tensor
-from unbraid.dictionaries import kernels as lists_kernels
+from unbraid.axes import Float, Int, Tensor
+from unbraid.dictionaries import operations
 from unbraid.dictionaries.activations import Named
-from unbraid.dictionaries.lists import Inputs, Lists, encode_lists
+from unbraid.dictionaries.lists import Inputs, Lists
 from unbraid.dictionaries.mechanisms.matryoshka import Matryoshka
 from unbraid.dictionaries.mechanisms.mechanism import Forward, Mechanisms, Signals, gather_signals
+from unbraid.dictionaries.operations.contract import Parts, Sums
 from unbraid.dictionaries.stack import Stack
-from unbraid.dictionaries.training import kernels
 from unbraid.dictionaries.training.adam import ROWS, gradient_lengths
 from unbraid.dictionaries.training.config import Training
 from unbraid.dictionaries.training.gradients import Encoded, find_costs, loss_divisor
@@ -38,7 +37,7 @@ def sparse_step(state: State, inputs: Inputs, training: Training, mechanisms: Me
     """Advance `state` by one batch, in place; None, with nothing changed, where lists are not the way."""
     stack, x, target = state.stack, inputs.x, inputs.x
     signals = gather_signals(mechanisms, state.memories, stack)
-    lists = encode_lists(stack, inputs)
+    lists = operations.of(x).select(stack, inputs)
     if lists is None:
         return None
     memory, fired = remembered(stack, lists), fire(stack, lists)
@@ -56,7 +55,7 @@ def sparse_step(state: State, inputs: Inputs, training: Training, mechanisms: Me
     in_codes, in_weights = encoded.back(in_codes, costs.in_weights)
     back = fired.back(Learned(in_codes, costs.in_counted, again and again.gradients))
     check_finite({"gradient": back.in_pre.flatten(1).abs().amax(1)}, state.step)
-    sums = _Sums(_Events.of(lists, back.in_pre), decoded, x.contiguous().numpy(), revived, back)
+    sums = _RowSums(_sums(stack, lists, x, decoded, revived, back), decoded, revived, back)
     rate = rates(state, training)
     if training.clip is None and not in_weights:
         _update_at_once(state, sums, rate)
@@ -79,7 +78,7 @@ def _encode_in_place(lists: Lists, stack: Stack, mechanisms: Mechanisms, signals
     """Let mechanisms lower and silence what would fire; the lists then hold what fires, in the same slots."""
     encoded = Encoded.of(lists.codes(), stack, mechanisms, signals)
     if encoded.codes is not encoded.would_fire:
-        values = encoded.codes.values.numpy()
+        values = encoded.codes.values
         lists.values[..., : values.shape[-1]] = values
     return encoded
 
@@ -102,12 +101,15 @@ class _Nested:
         ]
         asked.sort(key=lambda prefix: prefix[0])
         weights = [weight.float() for _, _, weight in asked]
-        together = torch.stack(weights, 1) if weights else torch.zeros(stack.members, 0)
+        together = (
+            torch.stack(weights, 1).to(stack.encoder.device) if weights else stack.encoder.new_zeros(stack.members, 0)
+        )
         return cls([width for width, _, _ in asked], [name for _, name, _ in asked], together)
 
-    def segments(self, features: int) -> np.ndarray:
+    def segments(self, features: int, device: torch.device) -> Int[Tensor, "f"]:
         """The segment of each feature: the number of prefixes it is no part of."""
-        return np.searchsorted(np.array(self.widths, np.int64), np.arange(features), side="right")
+        widths = torch.tensor(self.widths, dtype=torch.int64, device=device)
+        return torch.searchsorted(widths, torch.arange(features, device=device), right=True)
 
 
 @dataclass(frozen=True)
@@ -115,8 +117,8 @@ class _Decoded:
     """Lists decoded: reconstruction, errors by segment, the losses, and their gradients in the codes."""
 
     reconstruction: Tensor
-    errors: np.ndarray
-    segments: np.ndarray
+    errors: Float[Tensor, "m s b d"]
+    segments: Int[Tensor, "f"]
     loss: Float[Tensor, "m"]
     nested_costs: Named
     gradients: Float[Tensor, "m b k"]
@@ -126,99 +128,55 @@ class _Decoded:
         cls, stack: Stack, lists: Lists, slots: int, target: Tensor, nested: _Nested, training: Training
     ) -> "_Decoded":
         members, samples, dimensions = stack.members, *target.shape
-        count, divisor = len(nested.widths) + 1, loss_divisor(training, samples, dimensions)
-        reconstruction = np.empty((members, samples, dimensions), np.float32)
-        errors, squares = np.empty((members, count, *target.shape), np.float32), np.empty((members, count, samples))
-        gradients = np.empty((members, samples, slots), np.float32)
-        norm = training.reconstruction_loss == "norm"
-        whole = torch.full((members, 1), (1 if norm else 2) / divisor)
-        lists_kernels.decode(
-            lists.features,
-            lists.values,
-            lists.counts,
-            np.array([*nested.widths, lists.width], np.int64),
-            torch.cat([nested.weights * 2 / samples, whole], 1).numpy(),
+        divisor, norm = loss_divisor(training, samples, dimensions), training.reconstruction_loss == "norm"
+        whole = torch.full((members, 1), (1 if norm else 2) / divisor, device=target.device)
+        parts = Parts(
+            torch.tensor([*nested.widths, lists.width], dtype=torch.int64, device=target.device),
+            torch.cat([nested.weights * 2 / samples, whole], 1),
             norm,
-            stack.decoder.numpy(),
-            _offset(stack, dimensions),
-            target.contiguous().numpy(),
-            reconstruction,
-            errors,
-            squares,
-            gradients,
         )
-        found = torch.from_numpy(squares)
+        made = operations.of(target).decode(stack, lists, slots, target, parts)
+        found = made.squares
         loss = (found[:, -1].sqrt() if norm else found[:, -1]).sum(1) / divisor
         means = found[:, :-1].mean(2) * nested.weights
         costs = {
             name: means[:, [name == other for other in nested.names]].sum(1).float()
             for name in dict.fromkeys(nested.names)
         }
-        made = torch.from_numpy(reconstruction), errors, nested.segments(lists.width)
-        return cls(*made, loss.float(), costs, torch.from_numpy(gradients))
+        segments = nested.segments(lists.width, target.device)
+        return cls(made.reconstruction, made.errors, segments, loss.float(), costs, made.gradients)
 
 
-def _offset(stack: Stack, dimensions: int) -> np.ndarray:
-    return np.zeros((stack.members, dimensions), np.float32) if stack.pre_bias is None else stack.pre_bias.numpy()
-
-
-def _auxiliary(stack: Stack, lists: Lists, codes: np.ndarray, target: Tensor, training: Training) -> _Decoded:
+def _auxiliary(
+    stack: Stack, lists: Lists, codes: Float[Tensor, "m b k"], target: Tensor, training: Training
+) -> _Decoded:
     """What the detached decoder makes of other codes in the same slots."""
     other = Lists(lists.features, codes, lists.counts, lists.width)
     return _Decoded.of(stack, other, codes.shape[-1], target, _Nested.of(stack, {}), training)
 
 
-@dataclass(frozen=True)
-class _Events:
-    """What fired, in the order of features."""
-
-    starts: np.ndarray
-    samples: np.ndarray
-    values: np.ndarray
-    gradients: np.ndarray
-
-    @classmethod
-    def of(cls, lists: Lists, in_pre: Tensor) -> "_Events":
-        members = len(lists.counts)
-        most = int(lists.counts.sum(1).max(initial=0))
-        events = cls(
-            np.empty((members, lists.width + 1), np.int64),
-            np.empty((members, most), np.int32),
-            np.empty((members, most), np.float32),
-            np.empty((members, most), np.float32),
-        )
-        lists_kernels.sort_by_feature(
-            lists.features,
-            lists.values,
-            in_pre.numpy(),
-            lists.counts,
-            events.starts,
-            events.samples,
-            events.values,
-            events.gradients,
-        )
-        return events
+def _sums(stack: Stack, lists: Lists, x: Tensor, decoded: _Decoded, revived: Revived, back: Back) -> Sums:
+    """All that the gradients of the rows are sums of."""
+    return Sums(
+        operations.of(x).sort_by_feature(lists, back.in_pre),
+        x.contiguous(),
+        decoded.errors,
+        decoded.segments,
+        x.new_zeros(stack.members, 0) if stack.pre_bias is None else stack.pre_bias,
+        revived.places,
+        revived.encoder,
+        revived.decoder,
+    )
 
 
 @dataclass(frozen=True)
-class _Sums:
-    """All that the gradients of the weights are sums of."""
+class _RowSums:
+    """The rows' sums, and what the gradients of other weights are made of."""
 
-    events: _Events
+    rows: Sums
     decoded: _Decoded
-    x: np.ndarray
     revived: Revived
     back: Back
-
-    def arrays(self, stack: Stack) -> list[np.ndarray]:
-        """For kernels; without a pre-bias that has no columns."""
-        events, decoded, revived = self.events, self.decoded, self.revived
-        pre_bias = np.zeros((stack.members, 0), np.float32) if stack.pre_bias is None else stack.pre_bias.numpy()
-        return [
-            *(events.starts, events.samples, events.values, events.gradients),
-            *(self.x, decoded.errors, decoded.segments, pre_bias),
-            *(revived.places, revived.encoder, revived.decoder),
-        ]
 
     def of_features(self) -> Named:
         """The gradients of weights that a feature has one of, each `m f`."""
@@ -227,32 +185,25 @@ class _Sums:
 
     def of_output(self) -> Float[Tensor, "m d"]:
         """The gradient of what is added to every reconstruction."""
-        return torch.from_numpy(self.decoded.errors[:, 0]).sum(1)
+        return self.decoded.errors[:, 0].sum(1)
 
 
-def _update_at_once(state: State, sums: _Sums, rate: Float[Tensor, "m"]) -> None:
+def _update_at_once(state: State, sums: _RowSums, rate: Float[Tensor, "m"]) -> None:
     """Gradients, Adam and unit rows in one pass over the rows; then the few weights that are left."""
     stack = state.stack
-    blocks = -(-stack.features // kernels.BLOCK)
-    passed_on = np.empty((stack.members, blocks, stack.d_in), np.float32)
-    kernels.update_rows(
-        *sums.arrays(stack),
-        passed_on,
-        *state.adam.corrections(rate),
-        *state.adam.with_moments(stack.parameters()),
-    )
+    rates, rows = state.adam.of_rows(rate, stack.parameters())
+    passed_on = operations.of(rate).update_rows(sums.rows, rates, rows)
     gradients = sums.of_features()
     if stack.pre_bias is not None:
-        gradients["pre_bias"] = sums.of_output() - torch.from_numpy(passed_on).sum(1)
+        gradients["pre_bias"] = sums.of_output() - passed_on
     state.adam.update_others(stack.parameters(), gradients, rate)
 
 
-def _all_gradients(stack: Stack, sums: _Sums, in_weights: Mapping[str, Tensor]) -> Named:
+def _all_gradients(stack: Stack, sums: _RowSums, in_weights: Mapping[str, Tensor]) -> Named:
     """The gradients of all weights, written out: for clipping, or penalties on weights."""
     parameters = stack.parameters()
-    rows = {name: torch.empty_like(parameters[name]) for name in ROWS}
-    kernels.weight_gradients(*sums.arrays(stack), *(rows[name].numpy() for name in ROWS))
-    gradients = {**rows, **sums.of_features()}
+    made = operations.of(stack.encoder).weight_gradients(sums.rows, stack)
+    gradients = {**dict(zip(ROWS, made, strict=True)), **sums.of_features()}
     if stack.pre_bias is not None:
         totals = sums.back.total + sums.revived.in_bias
         gradients["pre_bias"] = sums.of_output() - (totals[:, None] @ stack.encoder)[:, 0]

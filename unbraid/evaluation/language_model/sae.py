@@ -12,7 +12,7 @@ from unbraid.activations.text import Window, batch_by_length, cut_windows, pad_w
 from unbraid.axes import Bool, Float, Int, Tensor
 from unbraid.codes import Codes
 from unbraid.dictionaries import Dictionary
-from unbraid.dictionaries.lists import encode
+from unbraid.dictionaries.encoding import encode
 from unbraid.dictionaries.stack import Stack, Target
 from unbraid.errors import UserError
 
