@@ -131,11 +131,11 @@ def too_dense(stack: Stack, inputs: Inputs) -> Bool[Tensor, "m"]:
         many = isinstance(stack.activation, BatchTopK) and stack.activation.k > DENSE_SHARE * stack.features
         return torch.full((stack.members,), many, device=stack.device)
     first = inputs.x[:PROBE]
-    above = stack.pre_activations(first) > _floors(stack)[:, None]
+    above = stack.pre_activations(first) > listing_floors(stack)[:, None]
     return above.sum((1, 2)) > DENSE_SHARE * len(first) * stack.features
 
 
-def _floors(stack: Stack) -> Float[Tensor, "m f"]:
+def listing_floors(stack: Stack) -> Float[Tensor, "m f"]:
     """What a pre-activation must exceed to be listed."""
     if isinstance(stack.activation, JumpRelu):
         return stack.rule["log_threshold"].exp() - stack.activation.bandwidth / 2
@@ -171,7 +171,7 @@ def _encode_into(slots: int, stack: Stack, inputs: Inputs) -> tuple[np.ndarray, 
     members, samples = stack.members, len(inputs.x)
     features, values = np.empty((members, samples, slots), np.int32), np.empty((members, samples, slots), np.float32)
     counts = np.zeros((members, samples), np.int64)
-    bias, floors = stack.shifted_bias(), _floors(stack)
+    bias, floors = stack.shifted_bias(), listing_floors(stack)
     for member in range(members):
         one = MemberLists(features[member], values[member], counts[member], stack.features)
         given = one, stack.encoder[member], bias[member]

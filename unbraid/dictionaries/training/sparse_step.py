@@ -108,7 +108,7 @@ class _Nested:
 
     def segments(self, features: int, device: torch.device) -> Int[Tensor, "f"]:
         """The segment of each feature: the number of prefixes it is no part of."""
-        widths = torch.tensor(self.widths, dtype=torch.int64, device=device)
+        widths = torch.tensor(self.widths, dtype=torch.int64).to(device)
         return torch.searchsorted(widths, torch.arange(features, device=device), right=True)
 
 
@@ -131,7 +131,7 @@ class _Decoded:
         divisor, norm = loss_divisor(training, samples, dimensions), training.reconstruction_loss == "norm"
         whole = torch.full((members, 1), (1 if norm else 2) / divisor, device=target.device)
         parts = Parts(
-            torch.tensor([*nested.widths, lists.width], dtype=torch.int64, device=target.device),
+            torch.tensor([*nested.widths, lists.width], dtype=torch.int64).to(target.device),
             torch.cat([nested.weights * 2 / samples, whole], 1),
             norm,
         )
