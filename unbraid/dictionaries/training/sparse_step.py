@@ -140,7 +140,7 @@ class _Decoded:
         loss = (found[:, -1].sqrt() if norm else found[:, -1]).sum(1) / divisor
         means = found[:, :-1].mean(2) * nested.weights
         costs = {
-            name: means[:, [name == other for other in nested.names]].sum(1).float()
+            name: sum(mean for mean, other in zip(means.unbind(1), nested.names, strict=True) if name == other).float()
             for name in dict.fromkeys(nested.names)
         }
         segments = nested.segments(lists.width, target.device)
