@@ -7,18 +7,32 @@ memory, and nothing of compiling for a GPU, of its memory, or of programs that r
 import pytest
 import torch
 
-from tests.devices.test_operations import NESTED, SPARSITY, compare
-from tests.dictionaries.training.test_every_rule import RULES, WORLD, start, training
-from unbraid.dictionaries import operations
+from unbraid.dictionaries import BatchTopK, Dictionary, Gated, JumpRelu, Relu, TopK, operations
+from unbraid.dictionaries.auxk import AuxK
 from unbraid.dictionaries.lists import Inputs, Lists
+from unbraid.dictionaries.mechanisms import Matryoshka, Sparsity
 from unbraid.dictionaries.operations.contract import Rates, Rows, Sums
 from unbraid.dictionaries.operations.cuda import Cuda
 from unbraid.dictionaries.operations.plain import Plain, listed
+from unbraid.dictionaries.stack import Stack
+from unbraid.dictionaries.training.config import Training
+from unbraid.dictionaries.training.sparse_step import sparse_step
+from unbraid.dictionaries.training.step import State, step
+from unbraid.members import stack_configs
+from unbraid.worlds import Superposition
 
 pytestmark = pytest.mark.scale
 M, B, F, D, K = 2, 6, 11, 5, 4
 """Nothing is a power of two, so that every mask is at work."""
 KERNELS, PLAIN = Cuda(), Plain()
+SMALL = Superposition(dimensions=D, n_features=7, active=2.0)
+RULES = {
+    "relu": Relu(),
+    "topk dying": TopK(k=3, auxk=AuxK(k=2)),
+    "batchtopk": BatchTopK(k=3),
+    "jumprelu": JumpRelu(threshold=0.3, bandwidth=0.2),
+    "gated": Gated(),
+}
 
 
 @pytest.fixture
@@ -41,8 +55,8 @@ def same(found, expected):
 
 @pytest.mark.parametrize("rule", RULES)
 def test_select(rule):
-    stack = start(rule, {}).stack
-    x = WORLD.batch(0, 7).x
+    stack = Stack.start(Dictionary(d_sae=F, activation=RULES[rule]), D, [0, 1])
+    x = SMALL.batch(0, 7).x
     pre = stack.pre_activations(x)
     kept = listed(stack, pre)
     slots = int(kept.sum(-1).max())
@@ -105,26 +119,32 @@ def test_adam_rows(drawn):
     torch.testing.assert_close(both[0].decoder.norm(dim=-1), torch.ones(M, F))
 
 
+def step_by(way, rule, clip, mechanisms, steps=2):
+    """The tensors after some steps of a small dictionary, of which something is dead."""
+    dictionary = Dictionary(d_sae=F, activation=RULES[rule], pre_bias=True)
+    state = State.start(dictionary, D, mechanisms, [0, 1])
+    if rule == "topk dying":
+        state.since_fired[:, :5] = 10**6  # pyright: ignore[reportOptionalSubscript]
+    settings = stack_configs([Training(batch=B, learning_rate=1e-2, clip=clip)] * M)
+    for position in range(steps):
+        x = SMALL.batch(position, B).x
+        assert way(state, Inputs(x) if way is sparse_step else x, settings, mechanisms) is not None
+    return state.tensors()
+
+
 @pytest.mark.parametrize("clip", [None, 0.05])
-@pytest.mark.parametrize("rule", ["relu", "topk dying", "batchtopk", "jumprelu", "gated"])
+@pytest.mark.parametrize("rule", RULES)
 def test_a_step_by_kernels_is_the_readable_one(rule, clip, monkeypatch):
-    """With few samples: the interpreter is slow."""
     monkeypatch.setattr(operations, "of", lambda tensor: KERNELS)
-    monkeypatch.setattr("tests.devices.test_operations.BATCH", 12)
-    compare(rule, training(clip=clip), SPARSITY | (NESTED if rule == "batchtopk" else {}), steps=2)
+    monkeypatch.setattr("unbraid.dictionaries.operations.plain.DENSE_SHARE", 1.0)
+    mechanisms = {"sparsity": stack_configs([Sparsity()] * M)}
+    mechanisms |= {"matryoshka": stack_configs([Matryoshka(prefixes=[0.3])] * M)} if rule == "batchtopk" else {}
+    found, expected = (step_by(way, rule, clip, mechanisms) for way in (sparse_step, step))
+    for name, tensor in expected.items():
+        torch.testing.assert_close(found[name], tensor, rtol=1e-4, atol=1e-5, msg=name)
 
 
 def test_the_same_bits_however_often(monkeypatch):
     monkeypatch.setattr(operations, "of", lambda tensor: KERNELS)
-    from unbraid.dictionaries.training.sparse_step import sparse_step
-
-    ends = []
-    for _ in range(2):
-        state = start("topk", {})
-        assert sparse_step(state, Inputs(WORLD.batch(0, 12).x), training(), {}) is not None
-        ends.append(state.tensors())
-    assert all(torch.equal(tensor, ends[1][name]) for name, tensor in ends[0].items())
-
-
-def test_the_sizes_of_these_tests_need_every_mask():
-    assert all(size & (size - 1) for size in (B, F, D))
+    once, again = (step_by(sparse_step, "topk dying", None, {}) for _ in range(2))
+    assert all(torch.equal(tensor, again[name]) for name, tensor in once.items())
