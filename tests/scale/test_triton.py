@@ -4,6 +4,10 @@ The interpreter runs a kernel's programs one by one in numpy: it knows their ari
 memory, and nothing of compiling for a GPU, of its memory, or of programs that run at once.
 """
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -11,6 +15,7 @@ from unbraid.dictionaries import BatchTopK, Dictionary, Gated, JumpRelu, Relu, T
 from unbraid.dictionaries.auxk import AuxK
 from unbraid.dictionaries.lists import Inputs, Lists
 from unbraid.dictionaries.mechanisms import Matryoshka, Sparsity
+from unbraid.dictionaries.operations import cuda
 from unbraid.dictionaries.operations.contract import Rates, Rows, Sums
 from unbraid.dictionaries.operations.cuda import Cuda
 from unbraid.dictionaries.operations.plain import Plain, listed
@@ -148,3 +153,13 @@ def test_the_same_bits_however_often(monkeypatch):
     monkeypatch.setattr(operations, "of", lambda tensor: KERNELS)
     once, again = (step_by(sparse_step, "topk dying", None, {}) for _ in range(2))
     assert all(torch.equal(tensor, again[name]) for name, tensor in once.items())
+
+
+def test_every_kernel_compiles_for_gpus_without_one():
+    """To machine code of two generations, without an instruction by which programs add to one place."""
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    command = [sys.executable, "-W", "ignore", "-m", "tests.scale.compile_kernels"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    kernels = {name for name, value in vars(cuda).items() if isinstance(value, type(cuda._select))}
+    assert set(done.stdout.split()) == kernels
