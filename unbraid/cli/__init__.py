@@ -1,9 +1,9 @@
 """The command line: `unbraid run`, `resume`, `list`, `show`, `report`, `explore`, `claims`, `configs`; `capture`,
-`diagnose`, `evaluate`; `import`, `export`; `profile`.
+`diagnose`, `evaluate`; `import`, `export`; `profile`, `selfcheck`.
 
 Heavy imports happen inside the commands, so that `--help` answers at once. Exit codes: 0 done; 1 the run could not
-finish (a loss that is not finite, a process that was killed, an error of ours); 2 what was asked cannot be done; 130 or
-143 stopped by Ctrl-C or SIGTERM.
+finish (a loss that is not finite, a process that was killed, an error of ours), or a device failed its check; 2 what
+was asked cannot be done; 130 or 143 stopped by Ctrl-C or SIGTERM.
 """
 
 import gc
@@ -476,6 +476,29 @@ def profile(
         typer.echo(json_bytes(profiles_as_json(profiles, tokens, batch)).decode().rstrip("\n"))
     else:
         print_profiles(profiles, tokens, batch)
+
+
+@app.command()
+def selfcheck(
+    device: DeviceOption = "auto",
+    precision: PrecisionOption = "float32",
+    timed: Annotated[bool, typer.Option(help="Whether steps are also timed, against the bare product.")] = True,
+) -> None:
+    """Check a device: steps held against the CPU's and each other's, then timed. A report to paste; 1 if it fails."""
+    from unbraid.devices import Hardware, checked_precision
+    from unbraid.pipeline.selfcheck import check_device, header, time_steps
+
+    hardware = Hardware.of(device, checked_precision(precision))
+    typer.echo(header(hardware))
+    failed = 0
+    for finding in check_device(hardware):
+        failed += not finding.passes
+        typer.echo(str(finding))
+    for line in time_steps(hardware) if timed else ():
+        typer.echo(line)
+    typer.echo(f"{failed} comparisons failed" if failed else "all comparisons passed")
+    if failed:
+        raise typer.Exit(1)
 
 
 def main() -> None:
