@@ -72,7 +72,7 @@ def match(cosine: Float[Tensor, "m n f"]) -> Int[Tensor, "m n"]:
     from scipy.optimize import linear_sum_assignment  # takes a tenth of a second, and only scoring asks
 
     matched = torch.full(cosine.shape[:2], -1, dtype=torch.long)
-    for member, table in enumerate(cosine.double().numpy()):
+    for member, table in enumerate(cosine.cpu().double().numpy()):
         true, learned = linear_sum_assignment(table, maximize=True)
         matched[member, torch.from_numpy(true)] = torch.from_numpy(learned.astype(np.int64))
     return matched

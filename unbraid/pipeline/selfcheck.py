@@ -109,12 +109,14 @@ def _train(rule: str, mechanism: str, device: str, fast: bool) -> Tensors:
     training = stack_configs([Training(batch=BATCH, steps=STEPS)] * len(SEEDS), device)
     dictionary = Dictionary(d_sae=FEATURES, activation=RULES[rule], pre_bias=True)
     state = State.start(dictionary, WORLD.dimensions, mechanisms, SEEDS, hardware=Hardware(device))
+    costs: Tensors = {}
     for position in range(STEPS):
         inputs = Inputs(WORLD.batch(position, BATCH).x).to(state.stack.device)
         output = advance(state, inputs, training, mechanisms) if fast else step(state, inputs.x, training, mechanisms)
+        costs = {f"cost {name}": cost for name, cost in output.terms.items()}
     tensors = state.tensors()
     compared = {name: tensors[name] for name in tensors if name in ROWS or name.startswith("mean")}
-    return _on_cpu({**compared, **{f"cost {name}": cost for name, cost in output.terms.items()}})
+    return _on_cpu({**compared, **costs})
 
 
 def _train_models(settings: Transformer | Gauge, device: str) -> Tensors:

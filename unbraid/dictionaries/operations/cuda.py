@@ -14,8 +14,8 @@ kernel in Triton's interpreter; none was ever run on hardware (docs/devices.md).
 from typing import Any
 
 import torch
-import triton
-import triton.language as tl
+import triton  # pyright: ignore[reportMissingImports] (an extra)
+import triton.language as tl  # pyright: ignore[reportMissingImports]
 
 from unbraid.axes import Float, Int, Tensor
 from unbraid.dictionaries.operations.contract import Rates, Rows, Sums

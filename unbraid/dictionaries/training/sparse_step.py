@@ -139,8 +139,9 @@ class _Decoded:
         found = made.squares
         loss = (found[:, -1].sqrt() if norm else found[:, -1]).sum(1) / divisor
         means = found[:, :-1].mean(2) * nested.weights
+        named = list(zip(means.unbind(1), nested.names, strict=True))
         costs = {
-            name: sum(mean for mean, other in zip(means.unbind(1), nested.names, strict=True) if name == other).float()
+            name: torch.stack([mean for mean, other in named if name == other]).sum(0).float()
             for name in dict.fromkeys(nested.names)
         }
         segments = nested.segments(lists.width, target.device)
