@@ -25,6 +25,7 @@ KEYS = attention.allowed(MASK, True)
 HEADS = torch.randn(M, 4, 8, 3, generator=rng())
 CASES = {
     "cosines": (recovery.cosines, rows(N, D), rows(M, F, D)),
+    "match": (recovery.match, COSINE),
     "mmcs": (recovery.mmcs, COSINE),
     "best_cosine": (recovery.best_cosine, COSINE),
     "concept_fates": (recovery.concept_fates, COSINE),

@@ -97,7 +97,7 @@ def count_latents(
     listed = features.long().flatten(1)
     near = nearest.gather(1, listed).view(fired.shape)
     told = torch.stack([truth.gather(1, row) for row in near]) & fired
-    empty = torch.zeros(members, width, dtype=torch.long)
+    empty = torch.zeros(members, width, dtype=torch.long, device=fired.device)
     both, latent = (empty.scatter_add(1, listed, on.flatten(1).long()) for on in (told, fired))
     return LatentCounts(both, latent, true, len(truth))
 

@@ -60,7 +60,7 @@ def match_features(table: Float[Tensor, "f g"]) -> Int[Tensor, "f"]:
 
 def inverse_match(matched: Int[Tensor, "f"], features: int) -> Int[Tensor, "g"]:
     """The same matching seen from the second dictionary, which has so many features."""
-    inverse = torch.full((features,), -1)
+    inverse = torch.full((features,), -1, device=matched.device)
     has = (matched >= 0).nonzero()[:, 0]
     inverse[matched[has]] = has
     return inverse
