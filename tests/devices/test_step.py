@@ -7,9 +7,10 @@ from tests.devices.elsewhere import There
 from unbraid.devices import Hardware
 from unbraid.dictionaries import BatchTopK, Dictionary, Gated, JumpRelu, Relu, TopK
 from unbraid.dictionaries.auxk import AuxK
+from unbraid.dictionaries.encoding import encode
 from unbraid.dictionaries.lists import Inputs
 from unbraid.dictionaries.mechanisms import MECHANISMS
-from unbraid.dictionaries.stack import Target
+from unbraid.dictionaries.stack import Stack, Target
 from unbraid.dictionaries.training.config import Training
 from unbraid.dictionaries.training.fit import advance
 from unbraid.dictionaries.training.step import State, step
@@ -118,3 +119,22 @@ def test_something_is_reset_and_something_is_dead_in_these_tests(monkeypatch):
     assert len(resets) >= 2
     assert all(resets)
     assert (run("cpu", "topk", steps=6)["terms.auxk"] > 0).any()
+
+
+def test_a_dictionary_is_saved_from_anywhere(tmp_path, device):
+    from unbraid.dictionaries.formats.load import load
+
+    stack = Stack.start(Dictionary(d_sae=F, activation=BatchTopK(k=3), pre_bias=True), D, [0, 1])
+    stack.to(device).save(tmp_path / "saved")
+    read = load(tmp_path / "saved")
+    assert all(torch.equal(tensor, read.tensors()[name]) for name, tensor in stack.tensors().items())
+
+
+def test_what_is_encoded_and_decoded_comes_back_to_who_asked(device):
+    stack = Stack.start(Dictionary(d_sae=F, activation=TopK(k=3)), D, [0, 1])
+    there, x = stack.to(device), WORLD.batch(0, BATCH).x
+    for asked in (x, x.to(device)):
+        for codes in (there.encode(asked), encode(there, asked)):
+            made = there.decode(codes, asked)
+            assert {codes.values.device.type, made.device.type} == {asked.device.type}
+            torch.testing.assert_close(made.cpu(), stack.decode(stack.encode(x)), rtol=1e-4, atol=1e-5)

@@ -391,7 +391,7 @@ class Stack:
         """
         from unbraid.dictionaries.formats.folder import save  # formats read files into stacks
 
-        save(self, Path(path))
+        save(self.to("cpu"), Path(path))
 
     def push_to_hub(self, repo_id: str, format: str = "unbraid", private: bool = False) -> str:
         """Upload it to the Hugging Face hub, with a model card of what is known of it; `ub.load` reads it from there.
@@ -412,7 +412,7 @@ class Stack:
         """
         from unbraid.dictionaries.formats.hub import push  # formats read files into stacks
 
-        return push(self, repo_id, format, private)
+        return push(self.to("cpu"), repo_id, format, private)
 
     @property
     def members(self) -> int:
