@@ -53,7 +53,7 @@ def plain(monkeypatch):
 @pytest.mark.parametrize(
     "mechanisms", [SPARSITY, SPARSITY | NESTED, SPARSITY | INHIBITED], ids=["", "nested", "inhibit"]
 )
-@pytest.mark.parametrize("clip", [None, 0.05])
+@pytest.mark.parametrize("clip", [None, pytest.param(0.05, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("rule", RULES)
 def test_a_step_by_plain_operations_is_the_readable_one(rule, clip, mechanisms, plain):
     compare(rule, training(clip=clip), mechanisms)

@@ -1,5 +1,7 @@
 """Reduced precision: products and their gradients stay near float32's, all else is float32, dictionaries recover."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -12,6 +14,7 @@ from unbraid.models.training import ModelState, train_model
 from unbraid.worlds.stories import Stories
 
 PRECISIONS = ["bfloat16", "float16"]
+SLOW = partial(pytest.param, marks=pytest.mark.slow)
 EPSILON = {"bfloat16": 2**-8, "float16": 2**-11}
 
 
@@ -60,7 +63,7 @@ ASKED = {ub.Relu: [ub.Sparsity(weight=0.15)], ub.TopK: [], ub.JumpRelu: [ub.Spar
 
 
 @pytest.mark.parametrize(
-    "rule", [ub.Relu(), ub.TopK(k=3), ub.JumpRelu(threshold=0.3)], ids=["relu", "topk", "jumprelu"]
+    "rule", [SLOW(ub.Relu()), ub.TopK(k=3), SLOW(ub.JumpRelu(threshold=0.3))], ids=["relu", "topk", "jumprelu"]
 )
 def test_a_dictionary_is_recovered_as_in_float32(rule):
     plain = recovered(rule, "float32")

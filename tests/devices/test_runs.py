@@ -42,6 +42,8 @@ CONFIGS = {
     "pipeline": PIPELINE,
     "crosscoder": PIPELINE | CROSSCODER,
 }
+LONG = {"models", "crosscoder"}
+"""Whose parts the others have too."""
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +60,10 @@ def metrics(run):
     return {name: value["members"] for setting in scores(run) for name, value in setting["metrics"].items()}
 
 
-@pytest.mark.parametrize("kind", CONFIGS)
+SHORT_FIRST = [pytest.param(kind, marks=pytest.mark.slow) if kind in LONG else kind for kind in CONFIGS]
+
+
+@pytest.mark.parametrize("kind", SHORT_FIRST)
 def test_a_run_on_a_device_scores_as_on_the_cpu(kind, tmp_path, device):
     there = metrics(run_config(tmp_path, "there", CONFIGS[kind] | {"device": device}))
     here = metrics(run_config(tmp_path, "here", CONFIGS[kind]))

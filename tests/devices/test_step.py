@@ -42,7 +42,7 @@ SETTINGS = {
     "lateral_inhibition": {"every": 1, "in_use": True},
     "sparsity": {"target_l0": 3.0, "weight": 0.05},
 }
-FORMS = ["corrected", "published"]
+FORMS = ["corrected", pytest.param("published", marks=pytest.mark.slow)]
 
 
 def mechanisms_of(name, device, form=None):
@@ -85,7 +85,7 @@ def compare(device, same, *asked, fast=False, **settings):
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("loss", ["sum_square", "norm"])
+@pytest.mark.parametrize("loss", ["sum_square", pytest.param("norm", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("fast", [False, True], ids=["readable", "fast"])
 def test_every_rule(rule, loss, fast, device, same):
     compare(device, same, rule, reconstruction_loss=loss, clip=0.5, fast=fast)
