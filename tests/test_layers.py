@@ -14,7 +14,8 @@ PACKAGE = Path(unbraid.__file__).parent
 
 LAYERS = [
     {"axes", "errors", "randomness"},
-    {"config", "codes"},
+    {"config", "devices"},
+    {"codes"},
     {"storage", "members", "mesh", "schedule", "progress", "signals"},
     {"activations"},
     {"worlds"},

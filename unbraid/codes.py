@@ -14,6 +14,7 @@ import torch
 from torch.nn.functional import embedding_bag, pad
 
 from unbraid.axes import Float, Int, Tensor
+from unbraid.devices import Precision, product
 
 
 @dataclass(frozen=True)
@@ -129,15 +130,20 @@ class Codes:
         features = None if self.features is None else self.features.view(members, *samples, slots)
         return Codes(features, self.values.view(members, *samples, slots), self.width)
 
-    def decode(self, rows: Float[Tensor, "m f d"]) -> Float[Tensor, "m *b d"]:
-        """Each sample as the sum of the rows that fired, each times its value."""
+    def to(self, device: torch.device | str) -> "Codes":
+        """The same codes on this device."""
+        features = None if self.features is None else self.features.to(device)
+        return Codes(features, self.values.to(device), self.width)
+
+    def decode(self, rows: Float[Tensor, "m f d"], precision: Precision = "float32") -> Float[Tensor, "m *b d"]:
+        """Each sample as the sum of the rows that fired, each times its value; of lists, in float32."""
         if self.values.ndim != 3:
-            flat = self.shaped(self.values[0, ..., 0].numel()).decode(rows)
+            flat = self.shaped(self.values[0, ..., 0].numel()).decode(rows, precision)
             return flat.view(*self.values.shape[:-1], rows.shape[-1])
         if self.features is None:
-            return self.values @ rows
+            return product(self.values, rows, precision)
         members, samples, slots = self.values.shape
-        first_row = torch.arange(members)[:, None, None] * self.width
+        first_row = torch.arange(members, device=rows.device)[:, None, None] * self.width
         flat = embedding_bag(
             (self.features.long() + first_row).reshape(members * samples, slots),
             rows.reshape(members * self.width, -1),
@@ -170,6 +176,8 @@ class Codes:
 
     def l0(self) -> Int[Tensor, "m *b"]:
         """How many features fired in each sample, (m, b)."""
+        if self.values.device.type != "cpu":
+            return self.values.count_nonzero(-1)
         return torch.from_numpy(np.count_nonzero(self.values.detach().numpy(), axis=-1))
 
     def l1(self) -> Float[Tensor, "m *b"]:

@@ -7,14 +7,14 @@ import torch
 from unbraid.config import R, per_member_fields
 
 
-def stack_configs(records: Sequence[R]) -> R:
+def stack_configs(records: Sequence[R], device: torch.device | str = "cpu") -> R:
     """One record whose per_member_fields are tensors `m`; everything else must be equal among the members."""
     first = records[0]
     differing = per_member_fields(type(first))
     values = {name: getattr(first, name) for name in type(first).model_fields}
     for name, value in values.items():
         if name in differing:
-            values[name] = torch.tensor([getattr(record, name) for record in records])
+            values[name] = torch.tensor([getattr(record, name) for record in records]).to(device)
         elif any(getattr(record, name) != value for record in records):
             raise ValueError(f"members of one stack must agree on '{name}' of {type(first).__name__}")
     return type(first).model_construct(**values)

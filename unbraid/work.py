@@ -394,14 +394,15 @@ def executor_for(on: str | None, store: str | None) -> Executor:
 
 def expand_and_capture(data: JsonDict, source: str, resume_command: str, quiet: bool) -> Plan:
     """The members of a configuration; activations it needs and has not got are captured first."""
-    plan = expand(data, source, _capture_with(resume_command, quiet))
+    plan = expand(data, source, _capture_with(data, resume_command, quiet))
     check_mirrors(plan.config.get("mirrors", ()))
     return plan
 
 
-def _capture_with(resume_command: str, quiet: bool) -> Callable[[CaptureConfig, Path], None]:
+def _capture_with(data: JsonDict, resume_command: str, quiet: bool) -> Callable[[CaptureConfig, Path], None]:
     def capture(config: CaptureConfig, folder: Path) -> None:
-        capture_missing(config, folder, for_terminal(quiet), resume_command)
+        hardware = data.get("device", "cpu"), data.get("precision", "float32")
+        capture_missing(config, folder, for_terminal(quiet), resume_command, *hardware)
 
     return capture
 

@@ -11,7 +11,7 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -41,6 +41,7 @@ from unbraid.activations.text import (
 )
 from unbraid.axes import Tensor
 from unbraid.config import Config
+from unbraid.devices import Hardware, Precision
 from unbraid.errors import Missing, UserError
 from unbraid.progress import Progress, Silent, Task
 from unbraid.signals import StopSignals
@@ -124,7 +125,12 @@ def default_folder(model: str, site: str) -> Path:
 
 
 def capture(
-    config: CaptureConfig, folder: Path, progress: Progress | None = None, resume_command: str | None = None
+    config: CaptureConfig,
+    folder: Path,
+    progress: Progress | None = None,
+    resume_command: str | None = None,
+    device: str = "cpu",
+    precision: Precision = "float32",
 ) -> Shards:
     """Run a Hugging Face model over a text and store its activations at one site.
 
@@ -140,6 +146,10 @@ def capture(
         Shows progress; by default nothing is shown.
     resume_command : str, optional
         The command that is shown to a user who interrupts; by default `unbraid capture` with the same arguments.
+    device : str, default "cpu"
+        Where the model runs: "auto", "cpu", "cuda", "cuda:1" or "mps".
+    precision : {"float32", "bfloat16", "float16"}
+        What the model runs in; a capture that was begun goes on with the same, and on the same sort of device.
 
     Returns
     -------
@@ -171,16 +181,19 @@ def capture(
     if folder.is_file():
         raise UserError(f"--out {folder} is a file; accepted: a new folder, or one with a capture to go on with")
     next(config.source.documents())  # an unreadable text is reported before the model is loaded
-    with progress or Silent() as progress, StopSignals(resume_command or capture_command(config, folder)):
+    hardware = Hardware.of(device, precision)
+    with progress or Silent() as progress, StopSignals(resume_command or capture_command(config, folder, hardware)):
         progress.status(f"loading {config.model}")
-        model = load_model(config.model)
+        model = load_model(config.model, hardware)
         return capture_sites(model, [find_site(model, name) for name in config.names], config, folder, progress)
 
 
-def capture_command(config: CaptureConfig, folder: Path) -> str:
+def capture_command(config: CaptureConfig, folder: Path, hardware: Hardware | None = None) -> str:
     """The command that goes on with a capture, as it can be pasted into a shell."""
     values = {"tokens": config.tokens, "dtype": config.dtype, "context": config.context, "batch": config.batch}
     values |= {"column": config.column, "split": config.split, "subset": config.subset}
+    if hardware is not None and hardware.facts():
+        values |= {"device": hardware.device, "precision": hardware.precision}
     options = [word for name, value in values.items() if value is not None for word in (f"--{name}", str(value))]
     options += ["--streaming"] if config.streaming else []
     text, target = str(Path(config.text)), [] if config.target is None else ["--target", config.target]
@@ -188,13 +201,20 @@ def capture_command(config: CaptureConfig, folder: Path) -> str:
     return shlex.join(["unbraid", "capture", config.model, text, *sites, *options, "--out", str(folder)])
 
 
-def capture_missing(config: CaptureConfig, folder: Path, progress: Progress, resume_command: str | None = None) -> None:
+def capture_missing(
+    config: CaptureConfig,
+    folder: Path,
+    progress: Progress,
+    resume_command: str | None = None,
+    device: str = "cpu",
+    precision: Precision = "float32",
+) -> None:
     """Capture what is not in the folder yet; raises for a folder that holds something else."""
     manifest = _finished(folder)
     if manifest is not None and not _may_be_more(config, manifest):
         check_same_capture(config, manifest, folder)
         return
-    capture(config, folder, progress, resume_command)
+    capture(config, folder, progress, resume_command, device, precision)
 
 
 def check_captured(config: CaptureConfig, folder: Path) -> None:
@@ -278,7 +298,14 @@ def _origin(
         text_sha256=windows_fingerprint(windows) if source.is_dataset else source.fingerprint(),
         tokens=sum(window.n_kept for window in windows),
         shard_tokens=max(1, config.shard_bytes // _row_bytes(config.dtype, sum(widths))),
+        made_by=tuple(_hardware(model).facts()),
     )
+
+
+def _hardware(model: HuggingFaceModel) -> Hardware:
+    """Where a model that is loaded runs, and in what."""
+    precision: Any = str(model.model.dtype).removeprefix("torch.")
+    return Hardware(str(model.device), precision)
 
 
 def _row_bytes(dtype: Dtype, width: int) -> int:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from unbraid.devices import Hardware
 from unbraid.errors import REAL_DATA, Missing, UserError
 
 if TYPE_CHECKING:
@@ -24,11 +27,16 @@ CAUSAL = ("ForCausalLM", "LMHeadModel")
 
 @dataclass(frozen=True)
 class HuggingFaceModel:
-    """A model that is ready to run in float32 on this machine, its tokenizer, and the name it was loaded by."""
+    """A model that is ready to run, its tokenizer, and the name it was loaded by."""
 
     model: "PreTrainedModel"
     tokenizer: "PreTrainedTokenizerBase"
     name: str
+
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+        return self.model.device
 
     @property
     def is_causal(self) -> bool:
@@ -49,14 +57,16 @@ class HuggingFaceModel:
         return hashlib.sha256("\0".join(in_order).encode()).hexdigest()
 
 
-def load_model(name: str | Path) -> HuggingFaceModel:
-    """Load a model and its tokenizer, in float32, ready to run.
+def load_model(name: str | Path, hardware: Hardware | None = None) -> HuggingFaceModel:
+    """Load a model and its tokenizer, ready to run.
 
     Parameters
     ----------
     name
         A folder with a Hugging Face model, or its name on the hub. Where HF_HUB_OFFLINE is set, only the hub's local
         cache is searched.
+    hardware
+        The device it runs on, and the precision of its weights; by default the CPU and float32.
 
     Returns
     -------
@@ -76,7 +86,9 @@ def load_model(name: str | Path) -> HuggingFaceModel:
         model = loader.from_pretrained(name, config=config, trust_remote_code=False)
         tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     model.config.use_cache = False
-    return HuggingFaceModel(model.float().eval().requires_grad_(False), tokenizer, name)
+    hardware = hardware or Hardware()
+    model = model.to(device=hardware.device, dtype=getattr(torch, hardware.precision))
+    return HuggingFaceModel(model.eval().requires_grad_(False), tokenizer, name)
 
 
 @contextmanager

@@ -92,6 +92,8 @@ class Origin(Config):
     """Widths of the sites that inputs are concatenated from, where they are several."""
     targets: Annotated[tuple[int, ...], Field(strict=False)] = ()
     """Widths of the sites that targets are concatenated from, the last numbers of a row; empty where inputs are."""
+    made_by: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """The sort of device and the precision, where they are not the CPU and float32."""
 
     @property
     def input_width(self) -> int:
@@ -162,7 +164,7 @@ def weights_fingerprint(tensors: Mapping[str, Tensor]) -> str:
         flat = tensor.detach().reshape(-1)
         values = flat[:: max(1, len(flat) // FINGERPRINT_VALUES)][:FINGERPRINT_VALUES]
         digest.update(json.dumps([name, list(tensor.shape)]).encode())
-        digest.update(np.ascontiguousarray(values.float().numpy()).tobytes())
+        digest.update(np.ascontiguousarray(values.cpu().float().numpy()).tobytes())
     return digest.hexdigest()
 
 

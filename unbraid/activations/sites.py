@@ -102,7 +102,10 @@ def read_site(
 def read_sites(
     model: HuggingFaceModel, sites: Sequence[Site], tokens: Int[Tensor, "b t"], mask: Int[Tensor, "b t"] | None = None
 ) -> list[Float[Tensor, "b t _"]]:
-    """The activations at several sites, of one pass; the model runs as far as the last of them and no further."""
+    """The activations at several sites, of one pass; the model runs as far as the last of them and no further.
+
+    It runs where it is, in its precision; what it gives is float32, on the device of the tokens.
+    """
     kept: dict[int, Tensor] = {}
 
     def keep(number: int, value: Tensor) -> Tensor:
@@ -114,11 +117,13 @@ def read_sites(
     with ExitStack() as hooks, suppress(_Reached):
         for number, site in enumerate(sites):
             hooks.enter_context(replace_at_site(site, partial(keep, number)))
-        model.model(input_ids=tokens, attention_mask=mask)
+        there = None if mask is None else mask.to(model.device)
+        model.model(input_ids=tokens.to(model.device), attention_mask=there)
     for number, site in enumerate(sites):
         if number not in kept:
             raise UserError(f"the model {model.name} ran and never came to '{site.name}'; accepted: a site it uses")
-    return [_checked(kept[number], site, tokens) for number, site in enumerate(sites)]
+    rows = [_checked(kept[number], site, tokens) for number, site in enumerate(sites)]
+    return [each.float().to(tokens.device) for each in rows]
 
 
 @contextmanager

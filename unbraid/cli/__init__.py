@@ -1,9 +1,9 @@
 """The command line: `unbraid run`, `resume`, `plan`, `join`, `list`, `show`, `report`, `explore`, `claims`, `configs`;
-`capture`, `diagnose`, `evaluate`; `import`, `export`; `plugins`, `check-plugin`; `profile`.
+`capture`, `diagnose`, `evaluate`; `import`, `export`; `plugins`, `check-plugin`; `profile`, `selfcheck`.
 
 Heavy imports happen inside the commands, so that `--help` answers at once. Exit codes: 0 done; 1 the run could not
-finish (a loss that is not finite, a process that was killed, an error of ours); 2 what was asked cannot be done; 130 or
-143 stopped by Ctrl-C or SIGTERM.
+finish (a loss that is not finite, a process that was killed, an error of ours), or a device failed its check; 2 what
+was asked cannot be done; 130 or 143 stopped by Ctrl-C or SIGTERM.
 """
 
 import gc
@@ -25,6 +25,7 @@ from unbraid.errors import Lost, NotFinite, PluginFault, Stopped, UserError, one
 
 if TYPE_CHECKING:
     from unbraid.config import JsonDict
+    from unbraid.devices import Hardware
     from unbraid.evaluation.language_model.config import LanguageModelEvaluation
     from unbraid.pipeline.executors import Executor
     from unbraid.pipeline.expand import Plan
@@ -75,6 +76,10 @@ WorkersOption = Annotated[
     ),
 ]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, or its name in the folder of runs.")]
+DeviceOption = Annotated[
+    str, typer.Option(metavar="DEVICE", help="auto, cpu, cuda, cuda:1 or mps; see docs/devices.md.")
+]
+PrecisionOption = Annotated[str, typer.Option(metavar="TYPE", help="Of matrix products: float32, bfloat16 or float16.")]
 RUNS = Path("runs")
 DICTIONARIES = Path("dictionaries")
 """Where imported dictionaries are."""
@@ -340,6 +345,8 @@ def evaluate(
     texts: Annotated[int, typer.Option(metavar="N", help="Labelled texts read from each file.")] = 1000,
     context: Annotated[int, typer.Option(metavar="N", help="The longest window, in tokens.")] = 128,
     letters: Annotated[bool, typer.Option(help="Whether to measure the absorption of first letters.")] = True,
+    device: DeviceOption = "cpu",
+    precision: PrecisionOption = "float32",
     as_json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
     runs: RunsOption = RUNS,
     plugin: PluginOption = None,
@@ -351,6 +358,7 @@ def evaluate(
     """
     from unbraid.cli.language_model_scores import print_scores
     from unbraid.config import check
+    from unbraid.devices import Hardware, checked_precision
     from unbraid.evaluation.language_model.config import LanguageModelEvaluation
     from unbraid.storage.files import json_bytes
     from unbraid.storage.runs import LANGUAGE_MODEL
@@ -360,10 +368,11 @@ def evaluate(
     on |= {"labels": labels or [], "label_text": label_text, "label_column": label_column}
     asked = {**on, "tokens": tokens, "texts": texts, "context": context, "letters": letters}
     config, folder = check(LanguageModelEvaluation, asked, "unbraid evaluate"), _dictionary(name, runs)
+    hardware = Hardware.of(device, checked_precision(precision))
     if folder is not None:
-        scores = _evaluate_dictionary(folder, config, quiet)
+        scores = _evaluate_dictionary(folder, config, hardware, quiet)
     else:
-        folder, scores = _evaluate_run(name, runs, config, quiet)
+        folder, scores = _evaluate_run(name, runs, config, hardware, quiet)
     if as_json:
         typer.echo(json_bytes(scores).decode().rstrip("\n"))
     elif not quiet:
@@ -517,6 +526,8 @@ def capture(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where to; by default activations/MODEL-SITE.")
     ] = None,
+    device: DeviceOption = "cpu",
+    precision: PrecisionOption = "float32",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the folder of shards.")] = False,
 ) -> None:
     """Capture a model's activations on a text, as shards on disk; the same command resumes where it was stopped."""
@@ -524,13 +535,15 @@ def capture(
     from unbraid.activations.capture import capture as capture_activations
     from unbraid.activations.tables import print_shards
     from unbraid.config import check
+    from unbraid.devices import Hardware, checked_precision
     from unbraid.progress import for_terminal
 
     asked = {"model": model, "text": text, "site": site, "tokens": tokens, "dtype": dtype, "context": context}
     asked |= {"column": column, "split": split, "subset": subset, "streaming": streaming or None}
     config = check(CaptureConfig, {**asked, "target": target, "batch": batch}, "unbraid capture")
     folder = out or default_folder(model, "-to-".join(config.names))
-    shards = capture_activations(config, folder, for_terminal(quiet))
+    hardware = Hardware.of(device, checked_precision(precision))
+    shards = capture_activations(config, folder, for_terminal(quiet), None, hardware.device, hardware.precision)
     if not quiet:
         print_shards(shards)
     typer.echo(shards.folder)
@@ -601,6 +614,29 @@ def profile(
         typer.echo(json_bytes(profiles_as_json(profiles, tokens, batch)).decode().rstrip("\n"))
     else:
         print_profiles(profiles, tokens, batch)
+
+
+@app.command()
+def selfcheck(
+    device: DeviceOption = "auto",
+    precision: PrecisionOption = "float32",
+    timed: Annotated[bool, typer.Option(help="Whether steps are also timed, against the bare product.")] = True,
+) -> None:
+    """Check a device: steps held against the CPU's and each other's, then timed. A report to paste; 1 if it fails."""
+    from unbraid.devices import Hardware, checked_precision
+    from unbraid.pipeline.selfcheck import check_device, header, time_steps
+
+    hardware = Hardware.of(device, checked_precision(precision))
+    typer.echo(header(hardware))
+    failed = 0
+    for finding in check_device(hardware):
+        failed += not finding.passes
+        typer.echo(str(finding))
+    for line in time_steps(hardware) if timed else ():
+        typer.echo(line)
+    typer.echo(f"{failed} comparisons failed" if failed else "all comparisons passed")
+    if failed:
+        raise typer.Exit(1)
 
 
 def main() -> None:
@@ -703,7 +739,9 @@ def _dictionary(text: str, runs: Path) -> Path | None:
     return found[0] if found and not places else None
 
 
-def _evaluate_run(name: str, runs: Path, config: "LanguageModelEvaluation", quiet: bool) -> "tuple[Path, JsonDict]":
+def _evaluate_run(
+    name: str, runs: Path, config: "LanguageModelEvaluation", hardware: "Hardware", quiet: bool
+) -> "tuple[Path, JsonDict]":
     """Evaluate a run's dictionaries, and keep the scores in it."""
     from unbraid.pipeline.language_model_stage import evaluate_run
     from unbraid.progress import Task, TaskProgress, for_terminal
@@ -713,13 +751,15 @@ def _evaluate_run(name: str, runs: Path, config: "LanguageModelEvaluation", quie
     with run.locked(), run.advice(), for_terminal(quiet) as progress:
         run.check_finished()
         progress.plan([Task("evaluation", "language-model", config.steps, 1.0)])
-        scores = evaluate_run(run, config, _worlds(run), TaskProgress(progress, 0))
+        scores = evaluate_run(run, config, _worlds(run), hardware, TaskProgress(progress, 0))
         with run.adding(LANGUAGE_MODEL):
             run.set_on_language_model(scores)
     return run.path, scores
 
 
-def _evaluate_dictionary(folder: Path, config: "LanguageModelEvaluation", quiet: bool) -> "JsonDict":
+def _evaluate_dictionary(
+    folder: Path, config: "LanguageModelEvaluation", hardware: "Hardware", quiet: bool
+) -> "JsonDict":
     """Evaluate an imported dictionary, and keep the scores in its folder."""
     from unbraid.dictionaries.formats.folder import add_file
     from unbraid.dictionaries.formats.load import load
@@ -729,7 +769,9 @@ def _evaluate_dictionary(folder: Path, config: "LanguageModelEvaluation", quiet:
 
     with for_terminal(quiet) as progress:
         progress.plan([Task("evaluation", "language-model", config.steps, 1.0)])
-        scores = evaluate_stack(load(folder), folder.name, config, TaskProgress(progress, 0))
+        scores = evaluate_stack(
+            load(folder).to(hardware.device, hardware.precision), folder.name, config, TaskProgress(progress, 0)
+        )
     add_file(folder, LANGUAGE_MODEL, scores)
     return scores
 

@@ -195,7 +195,7 @@ class BatchTopK(Activation):
 
     def follow(self, threshold: Float[Tensor, "m"], fired: Float[Tensor, "m n"]) -> Float[Tensor, "m"]:
         """The threshold after a step in which these fired; what is 0 did not."""
-        least = fired.where(fired > 0, torch.inf).amin(-1).double()
+        least = fired.where(fired > 0, torch.inf).amin(-1).to(threshold.dtype)
         moved = torch.where(threshold < 0, least, self.momentum * threshold + (1 - self.momentum) * least)
         return torch.where(least.isfinite(), moved, threshold)
 

@@ -51,7 +51,7 @@ class AuxK(Config):
             return None
         index = dead.int().argsort(dim=-1, descending=True, stable=True)[:, :most]
         real = dead.gather(-1, index)
-        flat = (index + features * torch.arange(members)[:, None]).flatten()
+        flat = (index + features * torch.arange(members, device=index.device)[:, None]).flatten()
         rows, its_bias, directions = (t.flatten(0, 1).index_select(0, flat) for t in (encoder, bias, decoder))
         pre = torch.baddbmm(
             its_bias.view(members, 1, most),

@@ -9,16 +9,16 @@ from unbraid.dictionaries.stack import Stack
 
 
 def encode(stack: Stack, x: Float[Tensor, "b d"]) -> Codes:
-    """What fires in use: by lists where they serve, by dense products where they do not.
+    """What fires in use, on the device of x: by lists where they serve, by dense products where they do not.
 
     What is not a number is in no list: dense products show it.
     """
-    inputs = Inputs(x)
+    inputs = Inputs(x.to(stack.device))
     lists = None
-    listed = isinstance(stack.activation, Relu | TopK) and serve(stack) and _all_finite(stack, x)
+    listed = isinstance(stack.activation, Relu | TopK) and serve(stack) and _all_finite(stack, inputs.x)
     if listed and not too_dense(stack, inputs).any():
-        lists = operations.of(x).select(stack, inputs)
-    return stack.inhibited(lists.codes()) if lists is not None else stack.encode(x)
+        lists = operations.of(inputs.x).select(stack, inputs)
+    return stack.inhibited(lists.codes()).to(x.device) if lists is not None else stack.encode(x)
 
 
 def _all_finite(stack: Stack, x: Float[Tensor, "b d"]) -> bool:

@@ -51,11 +51,12 @@ def fold(stack: Stack, normalization: Normalization, target: Normalization | Non
     tensors: Named = {
         **_scaled(stack.tensors(), scale),
         "encoder_bias": stack.encoder_bias * scale,
-        "pre_bias": normalization.mean + normalization.scale * pre_bias,
+        "pre_bias": normalization.mean.to(stack.device) + normalization.scale * pre_bias,
     }
     if target is not None:
         tensors |= _toward(stack, normalization, target)
-    folded = replace(Stack.of(tensors, _activation(stack.activation, scale)), decoder_norm=stack.decoder_norm)
+    folded = Stack.of(tensors, _activation(stack.activation, scale))
+    folded = replace(folded, decoder_norm=stack.decoder_norm, precision=stack.precision)
     if not type(stack.activation).__module__.startswith("unbraid.") and not scales(stack, folded, scale):
         raise UserError(
             f"codes of the rule '{stack.activation.to_dict().get('kind')}' do not grow with pre-activations, so the "
@@ -103,8 +104,9 @@ def with_unit_rows(stack: Stack) -> Stack:
 def _toward(stack: Stack, normalization: Normalization, target: Normalization) -> Named:
     """What else changes in a transcoder."""
     ratio = target.scale / normalization.scale
-    skip = torch.zeros(stack.members, stack.d_in, stack.d_out) if stack.skip is None else ratio * stack.skip
-    bias = target.mean + target.scale * stack.b_dec - normalization.mean @ skip
+    mean, target_mean = (each.mean.to(stack.device) for each in (normalization, target))
+    skip = stack.decoder.new_zeros(stack.members, stack.d_in, stack.d_out) if stack.skip is None else ratio * stack.skip
+    bias = target_mean + target.scale * stack.b_dec - mean @ skip
     return {"encoder": ratio * stack.encoder, "decoder_bias": bias} | ({} if stack.skip is None else {"skip": skip})
 
 

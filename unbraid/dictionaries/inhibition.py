@@ -3,8 +3,8 @@
     strongest_j = max of a_i over j's inhibitors i
     a_j ← relu(a_j - strength · strongest_j)        where 0 < a_j < threshold · strongest_j
 
-`inhibit_dense` is the formula in torch, for every dtype. In float32 a loop over what fired does the same; its cost is
-that of looking up the inhibitors of what fired, and its gradients are
+`inhibit_dense` is the formula in torch, for every dtype and device. In float32 on the CPU a loop over what fired does
+the same; its cost is that of looking up the inhibitors of what fired, and its gradients are
 
     ∂/∂a_j ← g_j unless a_j was silenced        ∂/∂a_strongest ← -strength · g_j where a_j was weakened and still fires
 """
@@ -31,10 +31,8 @@ def inhibit(
 ) -> Float[Tensor, "m b k"]:
     """The values of these codes, weakened."""
     values, members = codes.values, len(codes.values)
-    strengths, thresholds = (
-        torch.as_tensor(setting).to(values.dtype).expand(members) for setting in (strength, threshold)
-    )
-    if values.dtype == torch.float32:
+    strengths, thresholds = (torch.as_tensor(setting).to(values).expand(members) for setting in (strength, threshold))
+    if values.dtype == torch.float32 and values.device.type == "cpu":
         return _Inhibit.apply(values, codes.features, inhibitors, strengths, thresholds)  # pyright: ignore[reportReturnType]
     dense = inhibit_dense(codes.to_dense(), inhibitors, strengths, thresholds)
     if codes.features is None:

@@ -61,6 +61,13 @@ class Inputs:
     downstream: Downstream | None = None
     """The model that goes on from the site, where a mechanism needs it; x is then of whole sequences."""
 
+    def to(self, device: torch.device) -> "Inputs":
+        """The same on another device, where what was planted is of no use."""
+        if device.type == "cpu":
+            return self
+        target = None if self.target is None else self.target.to(device)
+        return Inputs(self.x.to(device), target=target)
+
     @cached_property
     def planted(self) -> "Planted | None":
         """The sum over those directions alone that occur, where these are so few that it is cheaper than x."""
@@ -117,20 +124,21 @@ class MemberLists:
 def serve(stack: Stack) -> bool:
     """Lists are made for these rules, in float32."""
     rules = (Relu, TopK, BatchTopK, JumpRelu, Gated)
-    return type(stack.activation) in rules and stack.encoder.dtype == torch.float32
+    exact = stack.precision == "float32" and stack.encoder.dtype == torch.float32
+    return exact and type(stack.activation) in rules
 
 
 def too_dense(stack: Stack, inputs: Inputs) -> Bool[Tensor, "m"]:
     """Whether so much of the first few samples fires that dense products are cheaper."""
     if isinstance(stack.activation, TopK | BatchTopK):
         many = isinstance(stack.activation, BatchTopK) and stack.activation.k > DENSE_SHARE * stack.features
-        return torch.full((stack.members,), many)
+        return torch.full((stack.members,), many, device=stack.device)
     first = inputs.x[:PROBE]
-    above = stack.pre_activations(first) > _floors(stack)[:, None]
+    above = stack.pre_activations(first) > listing_floors(stack)[:, None]
     return above.sum((1, 2)) > DENSE_SHARE * len(first) * stack.features
 
 
-def _floors(stack: Stack) -> Float[Tensor, "m f"]:
+def listing_floors(stack: Stack) -> Float[Tensor, "m f"]:
     """What a pre-activation must exceed to be listed."""
     if isinstance(stack.activation, JumpRelu):
         return stack.rule["log_threshold"].exp() - stack.activation.bandwidth / 2
@@ -166,7 +174,7 @@ def _encode_into(slots: int, stack: Stack, inputs: Inputs) -> tuple[np.ndarray, 
     members, samples = stack.members, len(inputs.x)
     features, values = np.empty((members, samples, slots), np.int32), np.empty((members, samples, slots), np.float32)
     counts = np.zeros((members, samples), np.int64)
-    bias, floors = stack.shifted_bias(), _floors(stack)
+    bias, floors = stack.shifted_bias(), listing_floors(stack)
     for member in range(members):
         one = MemberLists(features[member], values[member], counts[member], stack.features)
         given = one, stack.encoder[member], bias[member]

@@ -25,6 +25,7 @@ from unbraid.activations.normalization import Normalization
 from unbraid.axes import Float, Int, Tensor
 from unbraid.codes import Codes
 from unbraid.config import Config, JsonDict, Registry, tagged
+from unbraid.devices import Precision, place, product
 from unbraid.dictionaries.activations import Activation, BatchTopK, Gated, JumpRelu, Named, Relu, TopK
 from unbraid.dictionaries.variational import Variational
 from unbraid.errors import UserError
@@ -268,6 +269,8 @@ class Stack:
         Whether training brings decoder rows back to length one.
     metadata : dict
         What is known of where it comes from, as model, site and scores: kept in files, and without any effect.
+    precision : {"float32", "bfloat16", "float16"}
+        Of the two large matrix products; everything else is float32. Kept in no file.
     training : Continuation or None
         What `fit` leaves for `resume`: Adam's moments and the inputs. In memory only.
 
@@ -328,6 +331,8 @@ class Stack:
     """Whether `normalize` brings decoder rows back to length one."""
     metadata: JsonDict = field(default_factory=dict, compare=False)
     """What is known of where it comes from."""
+    precision: Precision = "float32"
+    """Of the encoder's and the decoder's product."""
     training: Continuation | None = field(default=None, compare=False, repr=False)
     """What `fit` leaves for `resume`."""
 
@@ -435,13 +440,41 @@ class Stack:
             known["members"] = known["members"][index : index + 1]
         if "history" in known:
             known["history"] = [_of_member(line, index) for line in known["history"]]
-        return replace(alone, decoder_norm=self.decoder_norm, metadata=known)
+        return replace(alone, decoder_norm=self.decoder_norm, metadata=known, precision=self.precision)
+
+    def to(self, device: torch.device | str | None = None, precision: Precision | None = None) -> "Stack":
+        """The same dictionaries on another device, or with products in another precision.
+
+        Parameters
+        ----------
+        device : torch.device or str, optional
+            As "cuda:0". What it encodes and decodes is moved there, and the answer back to where it was asked.
+        precision : {"float32", "bfloat16", "float16"}, optional
+            Of the encoder's and the decoder's product.
+
+        Examples
+        --------
+        >>> import torch, unbraid as ub
+        >>> stack = ub.Stack.start(ub.Dictionary(d_sae=8), dimensions=4, seeds=[0]).to("cpu", precision="bfloat16")
+        >>> stack.pre_activations(torch.randn(5, 4)).dtype
+        torch.float32
+        """
+        moved = {name: tensor if device is None else place(tensor, device) for name, tensor in self.tensors().items()}
+        there = Stack.of(moved, self.activation)
+        precision = precision or self.precision
+        return replace(there, decoder_norm=self.decoder_norm, metadata=self.metadata, precision=precision)
+
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+        return self.encoder.device
 
     def _of_features(self, rows: slice) -> "Stack":
         """These features alone."""
         by_feature = {"encoder", "encoder_bias", "decoder", *self.rule}
         named = {name: t[:, rows].clone() if name in by_feature else t for name, t in self.tensors().items()}
-        return replace(Stack.of(named, self.activation), decoder_norm=self.decoder_norm, metadata=self.metadata)
+        alone = Stack.of(named, self.activation)
+        return replace(alone, decoder_norm=self.decoder_norm, metadata=self.metadata, precision=self.precision)
 
     def save(self, path: str | Path) -> None:
         """Write it to a folder, all members and exactly: weights (safetensors), settings, metadata and checksums.
@@ -460,7 +493,7 @@ class Stack:
         """
         from unbraid.dictionaries.formats.folder import save  # formats read files into stacks
 
-        save(self, Path(path))
+        save(self.to("cpu"), Path(path))
 
     def push_to_hub(self, repo_id: str, format: str = "unbraid", private: bool = False) -> str:
         """Upload it to the Hugging Face hub, with a model card of what is known of it; `ub.load` reads it from there.
@@ -481,7 +514,7 @@ class Stack:
         """
         from unbraid.dictionaries.formats.hub import push  # formats read files into stacks
 
-        return push(self, repo_id, format, private)
+        return push(self.to("cpu"), repo_id, format, private)
 
     @property
     def history(self) -> pd.DataFrame:
@@ -649,6 +682,9 @@ class Stack:
 
     def pre_activations(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "m b f"]:
         """Encoder outputs (m, b, f) before the activation rule."""
+        if self.precision != "float32":
+            x = x.expand(self.members, *x.shape)
+            return self.shifted_bias()[:, None, :] + product(x, self.encoder.mT, self.precision)
         return torch.baddbmm(self.shifted_bias()[:, None, :], x.expand(self.members, *x.shape), self.encoder.mT)
 
     def __call__(self, x: Any) -> Float[Tensor, "m *b o"]:
@@ -667,7 +703,7 @@ class Stack:
         if self._at_once(x):
             return self.decode(self.encode(x), x)
         parts = [self.decode(self._codes_of(rows), rows) for rows in self._blocks(x)]
-        return torch.cat(parts, 1).view(self.members, *x.shape[:-1], self.d_out)
+        return torch.cat(parts, 1).view(self.members, *x.shape[:-1], self.d_out).to(_device_of(x))
 
     def encode(self, x: Any) -> Codes:
         """The codes of inputs in every member.
@@ -685,13 +721,14 @@ class Stack:
         """
         self._check_rows(x)
         if self._at_once(x):
-            return self.inhibited(self.activation.codes(self.pre_activations(x), self.tensors()))
+            codes = self.inhibited(self.activation.codes(self.pre_activations(x.to(self.device)), self.tensors()))
+            return codes.to(x.device)
         codes = Codes.concatenate([_smaller(self._codes_of(rows)) for rows in self._blocks(x)])
-        return codes if x.ndim == 2 else codes.shaped(*x.shape[:-1])
+        return (codes if x.ndim == 2 else codes.shaped(*x.shape[:-1])).to(_device_of(x))
 
     def _at_once(self, x: Any) -> bool:
-        """Whether it is the very tensor that is needed, and small enough or needed by autograd."""
-        if not isinstance(x, Tensor) or x.ndim != 2 or (x.dtype, x.device) != (self.encoder.dtype, self.encoder.device):
+        """Whether it is a tensor such as is needed, and small enough or needed by autograd."""
+        if not isinstance(x, Tensor) or x.ndim != 2 or x.dtype != self.encoder.dtype:
             return False
         return self._tracks(x) or len(x) <= max(1, HELD // (self.members * self.features))
 
@@ -731,13 +768,13 @@ class Stack:
 
     def probabilities(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "m b f"]:
         """How likely each feature is to fire: the posterior of a variational dictionary; 0 or 1 in any other."""
-        pre, weights = self.pre_activations(x), self.tensors()
+        pre, weights = self.pre_activations(x.to(self.device)), self.tensors()
         likely = self.activation.probabilities(pre, weights)
         if not self.inhibition:
-            return likely
+            return likely.to(x.device)
         would_fire = self.activation.codes(pre, weights)
         silenced = (would_fire.to_dense() != 0) & (self.inhibited(would_fire).to_dense() == 0)
-        return likely.masked_fill(silenced, 0)
+        return likely.masked_fill(silenced, 0).to(x.device)
 
     def decode(self, codes: Any, x: Any = None) -> Float[Tensor, "m *b o"]:
         """The reconstructions of codes.
@@ -754,12 +791,14 @@ class Stack:
         -------
         Tensor, shape (m, b, o) or (m, batch, sequence, o)
         """
-        codes = self._as_codes(codes)
-        reconstruction = codes.decode(self.decoder)
+        asked_at, codes = _device_of(codes), self._as_codes(codes)
+        reconstruction = codes.to(self.device).decode(self.decoder, self.precision)
         bias = self.decoder_bias if self.is_transcoder else self.pre_bias
         if bias is not None:
             reconstruction = reconstruction + bias.view(self.members, *(1 for _ in reconstruction.shape[1:-1]), -1)
-        return reconstruction if self.skip is None else reconstruction + self._skipped(x, self.skip)
+        if self.skip is not None:
+            reconstruction = reconstruction + self._skipped(x, self.skip)
+        return reconstruction.to(asked_at)
 
     def _as_codes(self, given: Any) -> Codes:
         """Codes of these members, whatever they are given as."""
@@ -783,7 +822,8 @@ class Stack:
         if x is None:
             raise UserError("a skip transcoder was to decode codes without their inputs; accepted: decode(codes, x)")
         rows = torch.cat(list(self._blocks(x)))
-        return (rows.expand(self.members, *rows.shape) @ skip).view(self.members, *x.shape[:-1], -1)
+        skipped = product(rows.expand(self.members, *rows.shape), skip, self.precision)
+        return skipped.view(self.members, *x.shape[:-1], -1)
 
     def fire_in(self, share: float, x: Float[Tensor, "b d"]) -> None:
         """Let every feature fire in this share of the samples: by its threshold if it has one, else by its bias."""
@@ -945,3 +985,9 @@ def _published(rng: np.random.Generator, features: int, dimensions: int, _wanted
 
 def _unit(rows: np.ndarray) -> np.ndarray:
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def _device_of(given: Any) -> torch.device:
+    """Where somebody asked from; arrays that are not torch's are on the CPU."""
+    given = given.values if isinstance(given, Codes) else given
+    return given.device if isinstance(given, Tensor) else torch.device("cpu")

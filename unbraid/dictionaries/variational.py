@@ -151,4 +151,4 @@ def _noise(pre: Float[Tensor, "m b f"], weights: Weights) -> tuple[Tensor, Tenso
         uniform = rng.random(shape, np.float32)
         uniform = np.clip(uniform, 1e-7, 1 - 1e-7, out=uniform)
         logistic[member] = np.log(uniform / (1 - uniform))
-    return torch.from_numpy(normal).to(pre.dtype), torch.from_numpy(logistic).to(pre.dtype)
+    return torch.from_numpy(normal).to(pre), torch.from_numpy(logistic).to(pre)

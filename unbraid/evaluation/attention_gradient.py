@@ -51,7 +51,7 @@ def sharpened(models: Transformers, factor: float) -> Transformers:
 def gradient_share(models: Models, batch: StoryBatch) -> tuple[Float[Tensor, "m"], ...]:
     """The share of the gradient through the last layer's attention weights, its norm, and how sharp those are."""
     pattern = f"blocks.{models.settings.layers - 1}.attn.hook_pattern"
-    leaves = models.requires_grad_copy()
+    leaves = models.to(batch.tokens.device).requires_grad_copy()
     output = leaves.forward(batch.tokens, [EMBEDDED, pattern])
     embedded, weights = output.recorded[EMBEDDED], output.recorded[pattern]
     loss = answer_loss(leaves.read(output, batch.asked), batch.answers).sum()  # members and stories share nothing

@@ -290,7 +290,7 @@ class MatchedDictionary:
         kinds = [f"{kind}{suffix}" for kind in ("feature", "random") for suffix in STRENGTHS]
         effects: Effects = {kind: {} for kind in (*kinds, "reconstruction")}
         matched, rates = best(self.matches).features, (self.codes != 0).mean(0)
-        directions, rng = self.dictionary.directions[0].double().numpy(), stream(seed, "random features")
+        directions, rng = self.dictionary.directions[0].cpu().double().numpy(), stream(seed, "random features")
         for test in tests:
             numbers = concepts.of_factor(test.factor)
             codes = codes_to_rows(encode_rows(self.dictionary, test.x)).toarray()

@@ -3,8 +3,9 @@
 Chance is the score of as many random directions with the same activation rule (for reconstruction: predicting the
 mean). The ceiling is an oracle of the same size: the most frequent true features as directions, the truth as codes (and
 of a planted map, what they drive as what they write, and the circuit itself as the decoder).
-Members are scored one at a time, and sparse codes at the cost of what fired. Where no truth was planted, scores that
-need it are left out: there is no ceiling, and chance is only that of reconstruction.
+Members are scored one at a time, and sparse codes at the cost of what fired. Products are made on the dictionary's
+device, and the rest is counted on the CPU. Where no truth was planted, scores that need it are left out: there is no
+ceiling, and chance is only that of reconstruction.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -245,11 +246,11 @@ def _readers(dictionary: Stack | FittedBaseline, world: World) -> list[_Reader]:
 
 def _member_reader(member: Stack, world: World) -> _Reader:
     return _Reader.of(
-        member.directions,
+        member.directions.cpu(),
         lambda batch: encode(member, batch.x),
         lambda codes, batch: member.decode(codes, batch.x),
         world,
-        member.decoder,
+        member.decoder.cpu(),
     )
 
 
@@ -273,7 +274,8 @@ def random_dictionaries(dictionary: Stack | FittedBaseline, dimensions: int, nam
         return [dictionary.at_random([seed]) for seed in seeds]
     config = Dictionary(d_sae=dictionary.features, activation=dictionary.activation)
     target = Target(dictionary.d_out) if dictionary.is_transcoder else None
-    return [Stack.start(config, dimensions, [seed], target=target) for seed in seeds]
+    drawn = [Stack.start(config, dimensions, [seed], target=target) for seed in seeds]
+    return [stack.to(dictionary.device, dictionary.precision) for stack in drawn]
 
 
 def _only_matched(stack: Stack, reader: _Reader) -> _Reader:
@@ -283,8 +285,8 @@ def _only_matched(stack: Stack, reader: _Reader) -> _Reader:
     """
     if type(stack.activation) is not Relu or bool((reader.columns < 0).any()) or reader.nearest is not None:
         return reader
-    named = stack.parameters().items()
-    narrow = stack.with_parameters({name: p[:, reader.columns[0]] for name, p in named if name not in WITHOUT_FEATURES})
+    named, matched = stack.parameters().items(), reader.columns[0].to(stack.device)
+    narrow = stack.with_parameters({name: p[:, matched] for name, p in named if name not in WITHOUT_FEATURES})
     columns, decode = torch.arange(narrow.features)[None], lambda codes, _: narrow.decode(codes)
     return replace(reader, columns=columns, encode=lambda batch: encode(narrow, batch.x), decode=decode)
 

@@ -76,7 +76,7 @@ class LogitLens:
 
 def lens_of_model(model: Models, site: str, scale: float) -> LogitLens | None:
     """Of one of our transformers; None where no linear path leads from the site to the answers."""
-    weights = {name: tensor[0] for name, tensor in model.weights.items()}
+    weights = {name: tensor[0].cpu() for name, tensor in model.weights.items()}
     if "final_norm.weight" not in weights:
         return None
     through = _folded(weights["answer.weight"], weights["final_norm.weight"], centered=True)
@@ -201,7 +201,7 @@ class AnswerEffects:
     ) -> tuple[Float[Tensor, "p q"], Tensor]:
         """What ablating each feature in its story does to each answer, and which questions count."""
         batch = self.batch.select(torch.from_numpy(story))
-        directions = member.directions[0][torch.from_numpy(feature)].detach().float()
+        directions = member.directions[0].detach().cpu()[torch.from_numpy(feature)].float()
         change = -values.float()[..., None] * directions[:, None] * self.model.normalization.scale
         ablated, _ = self._read(batch, change)
         fires = values != 0
@@ -235,7 +235,7 @@ class OutputEffects:
 
     def of(self, member: Stack | FittedBaseline, strongest: Int[np.ndarray, "f k"]) -> Arrays:
         """The arrays of one member, as `storage/feature_index.py` has them."""
-        lens = {} if self.lens is None else self.lens.of(member.directions[0].detach())
+        lens = {} if self.lens is None else self.lens.of(member.directions[0].detach().cpu())
         return lens | ({} if self.answers is None else self.answers.of(member, strongest))
 
     def arrays(self) -> Arrays:

@@ -121,7 +121,7 @@ def index_members(
     for number, member in enumerate(members):
         codes = _bounded_codes(member, rows)
         own = index_features(codes, rows.first(_size(codes)[0]))
-        own |= neighbours(member.directions[0])
+        own |= neighbours(member.directions[0].cpu())
         indexed[number] = own | ({} if effects is None else effects.of(member, own["strongest"]))
     return indexed, rows.arrays() | ({} if effects is None else effects.arrays())
 

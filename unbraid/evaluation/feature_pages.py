@@ -65,8 +65,8 @@ def evaluate_factors(
 
 def _directions(dictionaries: Stack | Sequence[FittedBaseline], member: int) -> Float[np.ndarray, "f d"]:
     if isinstance(dictionaries, Stack):
-        return dictionaries.directions[member].numpy()
-    return dictionaries[member].directions[0].numpy()
+        return dictionaries.directions[member].cpu().numpy()
+    return dictionaries[member].directions[0].cpu().numpy()
 
 
 @dataclass(frozen=True)

@@ -101,5 +101,5 @@ def _with_next(
     if following == m:
         return float("nan"), float("nan")
     return pairs.overlap_between(
-        selected[m][0], selected[following][0], stack.directions[m], stack.directions[following]
+        selected[m][0], selected[following][0], stack.directions[m].cpu(), stack.directions[following].cpu()
     )

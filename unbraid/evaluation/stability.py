@@ -155,12 +155,12 @@ class _Compared:
         if isinstance(dictionary, Stack):
             members = [dictionary.member(index) for index in range(dictionary.members)]
             codes = [None if x is None else encode(member, x) for member in members]
-            return [cls(m.directions[0], c, either_sign=False) for m, c in zip(members, codes, strict=True)]
+            return [cls(m.directions[0].cpu(), c, either_sign=False) for m, c in zip(members, codes, strict=True)]
         dense = None if x is None else dictionary.encode(x).to_dense()
         either_sign = isinstance(dictionary.rule, LeastSquares)
         return [
             cls(rows, None if dense is None else Codes.dense(dense[index][None]), either_sign)
-            for index, rows in enumerate(dictionary.directions)
+            for index, rows in enumerate(dictionary.directions.cpu())
         ]
 
     def dense(self) -> Float[Tensor, "b f"] | None:

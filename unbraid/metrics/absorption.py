@@ -75,7 +75,7 @@ class Families:
         beyond = above - (above * truth).sum(-1, keepdim=True) * truth
         room = (above * beyond).sum(-1)  # 0 for the parentless, and where a child cannot be told from its parent
         beyond = torch.where(room[:, None] > SILENT, beyond, 0)
-        members = torch.arange(len(directions))[:, None]
+        members = torch.arange(len(directions), device=directions.device)[:, None]
         found = unit(directions.double(), dim=-1)[members, matched.clamp_min(0)] * (matched >= 0)[..., None]
         carried = (found * beyond).sum(-1) / room.clamp_min(SILENT)
         return cls(parents, carried, (found * unit(beyond, dim=-1)).sum(-1), (found * truth).sum(-1))

@@ -84,13 +84,13 @@ def head_distances(pattern: Float[Tensor, "m b h t s"], queries: Bool[Tensor, "#
 
 def between_heads(table: Float[Tensor, "m h h"]) -> Float[Tensor, "m"]:
     """The mean over pairs of different heads that have a value; NaN of a single head."""
-    one, other = torch.triu_indices(*table.shape[-2:], offset=1)
+    one, other = torch.triu_indices(*table.shape[-2:], offset=1).to(table.device)
     return table[:, one, other].nanmean(-1)
 
 
 def rows_of(pattern: Float[Tensor, "m b h t s"], asked: Int[Tensor, "b q"]) -> Float[Tensor, "m b h q s"]:
     """The rows of attention of the tokens that ask."""
-    stories = torch.arange(len(asked))[:, None]
+    stories = torch.arange(len(asked), device=asked.device)[:, None]
     return pattern.permute(1, 3, 0, 2, 4)[stories, asked].permute(2, 0, 3, 1, 4)
 
 
@@ -103,7 +103,7 @@ def uniform_mass(
     keys: Bool[Tensor, "b t s"], asked: Int[Tensor, "b q"], support: Bool[Tensor, "b q s"]
 ) -> Float[Tensor, ""]:
     """The same of a head that looks at every allowed key alike."""
-    seen = keys[torch.arange(len(asked))[:, None], asked]
+    seen = keys[torch.arange(len(asked), device=asked.device)[:, None], asked]
     return ((support & seen).sum(-1) / seen.sum(-1)).mean()
 
 
@@ -114,7 +114,7 @@ FIRST = 20
 def row_std(pattern: Float[Tensor, "m b h t s"]) -> Float[Tensor, "m h"]:
     """The published measure: of the first sequence, without the diagonal, with what a causal model may not see."""
     rows = pattern[:, 0].double()
-    others = 1 - torch.eye(rows.shape[-1], dtype=rows.dtype)
+    others = 1 - torch.eye(rows.shape[-1]).to(rows)
     amount = others.sum(-1)
     mean = (rows * others).sum(-1) / amount
     variance = ((rows - mean[..., None]).square() * others).sum(-1) / amount
@@ -143,7 +143,7 @@ def is_self_masked(pattern: Float[Tensor, "m b h t s"]) -> bool:
 
 def without_self(keys: Bool[Tensor, "b t s"]) -> Bool[Tensor, "b t s"]:
     """The keys without the token itself, where it has another."""
-    others = keys & ~torch.eye(keys.shape[-1], dtype=torch.bool)
+    others = keys & ~torch.eye(keys.shape[-1], dtype=torch.bool, device=keys.device)
     return torch.where(others.any(-1, keepdim=True), others, keys)
 
 
@@ -168,7 +168,7 @@ def sharpness(pattern: Float[Tensor, "m b h t s"], keys: Bool[Tensor, "b t s"]) 
 def query_variation(pattern: Float[Tensor, "m b h t s"]) -> Float[Tensor, "m h"]:
     """How far apart the first rows of the first sequence are; NaN of a single token."""
     rows = pattern[:, 0, :, :FIRST].double()
-    one, other = torch.triu_indices(rows.shape[-2], rows.shape[-2], offset=1)
+    one, other = torch.triu_indices(rows.shape[-2], rows.shape[-2], offset=1).to(rows.device)
     return (rows[:, :, one] - rows[:, :, other]).norm(dim=-1).mean(-1)
 
 

@@ -25,7 +25,7 @@ def auroc(scores: Float[Tensor, "m n"], positive: Bool[Tensor, "n"]) -> Float[Te
     """
     from scipy.stats import rankdata  # takes half a second, and only scoring asks
 
-    ranks = torch.from_numpy(rankdata(scores.double().numpy(), axis=1))
+    ranks, positive = torch.from_numpy(rankdata(scores.cpu().double().numpy(), axis=1)), positive.cpu()
     n_positive, n_negative = int(positive.sum()), int((~positive).sum())
     above = ranks[:, positive].sum(1) - n_positive * (n_positive + 1) / 2
     return above / (n_positive * n_negative) if n_positive and n_negative else torch.full_like(above, torch.nan)

@@ -201,7 +201,7 @@ def causal_spread(kl: Float[Tensor, "m b h t s"]) -> tuple[Float[Tensor, "m h"],
 
 
 def _ones(kl: Float[Tensor, "*any t s"]) -> Bool[Tensor, "t s"]:
-    return torch.ones(kl.shape[-2:], dtype=torch.bool)
+    return torch.ones(kl.shape[-2:], dtype=torch.bool, device=kl.device)
 
 
 Rule = Literal["shared", "head"]

@@ -97,12 +97,12 @@ def held_out_r2(heads: Float[Tensor, "m b h e"], kernel: Literal["linear", "rbf"
 
 def _held_out_r2(heads: Float[Tensor, "h b e"], kernel: str) -> Float[Tensor, "h h"]:
     gram = _gram(heads - heads.mean(1, keepdim=True), kernel)
-    fold = torch.arange(heads.shape[1]) % FOLDS
+    fold = torch.arange(heads.shape[1], device=heads.device) % FOLDS
     errors, total = zip(*(_fold_errors(heads, gram, fold != f) for f in range(FOLDS)), strict=True)
     total = torch.stack(total).sum(0)
     r2 = 1 - torch.stack(errors).sum(0) / total
     varies = heads.var(1).sum(-1) > torch.finfo(torch.float32).eps ** 2 * heads.square().mean(1).sum(-1)
-    known = varies[:, None] & varies & ~torch.eye(len(heads), dtype=torch.bool)
+    known = varies[:, None] & varies & ~torch.eye(len(heads), dtype=torch.bool, device=heads.device)
     return torch.where(known, r2, torch.nan)
 
 
@@ -111,7 +111,7 @@ def _gram(heads: Float[Tensor, "h b e"], kernel: str) -> Float[Tensor, "h b b"]:
     if kernel == "linear":
         return heads @ heads.mT
     squares = torch.cdist(heads, heads).square()
-    one, other = torch.triu_indices(*squares.shape[-2:], offset=1)
+    one, other = torch.triu_indices(*squares.shape[-2:], offset=1).to(squares.device)
     median = squares[:, one, other].median(-1).values[:, None, None]
     return torch.exp(-squares / torch.where(median > 0, median, 1.0))
 
@@ -145,20 +145,20 @@ def _fit(gram: Float[Tensor, "b b"], targets: Float[Tensor, "h b e"]) -> Float[T
         kept = ridge * (vectors.square() / (values + ridge)).sum(1) - 1 / len(gram)
         misses.append((ridge * fits[-1] / kept[:, None]).square().sum((1, 2)))
     best = torch.stack(misses).argmin(0)
-    return torch.stack(fits)[best, torch.arange(len(targets))]
+    return torch.stack(fits)[best, torch.arange(len(targets), device=targets.device)]
 
 
 def largest_between(table: Float[Tensor, "m h h"]) -> Float[Tensor, "m"]:
     """The largest entry of two different heads; NaN where none has a value."""
     heads = table.shape[-1]
-    apart = table.masked_fill(torch.eye(heads, dtype=torch.bool), torch.nan)
+    apart = table.masked_fill(torch.eye(heads, dtype=torch.bool, device=table.device), torch.nan)
     largest = apart.nan_to_num(nan=-torch.inf).flatten(1).amax(1)
     return torch.where(largest.isfinite(), largest, torch.nan)
 
 
 def between_layers(table: Float[Tensor, "m k k"], layers: int) -> Float[Tensor, "m"]:
     """The mean over pairs of heads of different layers, of k heads in order of their layers; NaN of a single layer."""
-    layer = torch.arange(table.shape[-1]) // (table.shape[-1] // layers)
+    layer = torch.arange(table.shape[-1], device=table.device) // (table.shape[-1] // layers)
     apart = layer[:, None] != layer
     return table[:, apart].mean(-1)
 

@@ -54,7 +54,8 @@ def losses(
     window = where.nonzero()[:, 0]
 
     def total(each: Tensor) -> np.ndarray:
-        return torch.zeros(len(where), dtype=torch.double).index_add_(0, window, each.double()).numpy()
+        each, places = each.cpu().double(), window.cpu()
+        return torch.zeros(len(where), dtype=torch.double).index_add_(0, places, each).numpy()
 
     return Losses(total(torch.ones_like(surprise)), total(surprise), total(divergence))
 

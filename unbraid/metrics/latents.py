@@ -97,7 +97,7 @@ def count_latents(
     listed = features.long().flatten(1)
     near = nearest.gather(1, listed).view(fired.shape)
     told = torch.stack([truth.gather(1, row) for row in near]) & fired
-    empty = torch.zeros(members, width, dtype=torch.long)
+    empty = torch.zeros(members, width, dtype=torch.long, device=fired.device)
     both, latent = (empty.scatter_add(1, listed, on.flatten(1).long()) for on in (told, fired))
     return LatentCounts(both, latent, true, len(truth))
 
@@ -158,13 +158,13 @@ def count_silence(
     parents: Int[Tensor, "n"], true: Int[Tensor, "b k"], strengths: Float[Tensor, "b k"], values: Float[Tensor, "m b k"]
 ) -> SilenceCounts:
     """Counts from lists of true features, how strongly each fires (0: not at all) and what its match's value is."""
-    has_children = torch.zeros(len(parents), dtype=torch.bool)
+    has_children = torch.zeros(len(parents), dtype=torch.bool, device=parents.device)
     has_children[parents[parents >= 0]] = True
     on = strengths != 0
     with_child = ((parents[true][:, None, :] == true[:, :, None]) & on[:, None, :]).any(-1) & on
     alone = has_children[true] & on & ~with_child
     silent = values == 0
-    empty = torch.zeros(len(values), len(parents), dtype=torch.long)
+    empty = torch.zeros(len(values), len(parents), dtype=torch.long, device=values.device)
 
     def total(slots: Bool[Tensor, "m b k"]) -> Int[Tensor, "m n"]:
         return empty.scatter_add(1, true.flatten().expand(len(values), -1), slots.flatten(1).long())

@@ -68,14 +68,17 @@ def expected_best(entries: int, dimensions: int) -> float:
 
 
 def match(cosine: Float[Tensor, "m n f"]) -> Int[Tensor, "m n"]:
-    """The learned feature each true feature is matched with, one to one; -1 where a small dictionary has none left."""
+    """The learned feature each true feature is matched with, one to one; -1 where a small dictionary has none left.
+
+    Found on the CPU, wherever the cosines are.
+    """
     from scipy.optimize import linear_sum_assignment  # takes a tenth of a second, and only scoring asks
 
     matched = torch.full(cosine.shape[:2], -1, dtype=torch.long)
-    for member, table in enumerate(cosine.double().numpy()):
+    for member, table in enumerate(cosine.cpu().double().numpy()):
         true, learned = linear_sum_assignment(table, maximize=True)
         matched[member, torch.from_numpy(true)] = torch.from_numpy(learned.astype(np.int64))
-    return matched
+    return matched.to(cosine.device)
 
 
 def matched_cosine(cosine: Float[Tensor, "m n f"], matched: Int[Tensor, "m n"]) -> Float[Tensor, "m n"]:

@@ -60,7 +60,7 @@ def match_features(table: Float[Tensor, "f g"]) -> Int[Tensor, "f"]:
 
 def inverse_match(matched: Int[Tensor, "f"], features: int) -> Int[Tensor, "g"]:
     """The same matching seen from the second dictionary, which has so many features."""
-    inverse = torch.full((features,), -1)
+    inverse = torch.full((features,), -1, device=matched.device)
     has = (matched >= 0).nonzero()[:, 0]
     inverse[matched[has]] = has
     return inverse
@@ -82,7 +82,7 @@ def rank_with_truth(stability: Float[Tensor, "f"], truth: Float[Tensor, "f"]) ->
     """Spearman's correlation of the two over features; NaN where one of them is the same for all."""
     from scipy.stats import rankdata  # takes half a second, and only scoring asks
 
-    ranks = [torch.from_numpy(rankdata(values.double().numpy())) for values in (stability, truth)]
+    ranks = [torch.from_numpy(rankdata(values.cpu().double().numpy())) for values in (stability, truth)]
     if any(bool((rank == rank[0]).all()) for rank in ranks):
         return float("nan")
     return float(torch.corrcoef(torch.stack(ranks))[0, 1])

@@ -72,7 +72,7 @@ def hopfield_energy(models: Transformers, tokens: Int[Tensor, "b t"], layer: int
     if not isinstance(attention, Hopfield):
         kind = type(attention).__name__.lower()
         raise UserError(f"the Hopfield energy was asked of {kind} attention; accepted: a model with hopfield attention")
-    prefix = f"blocks.{layer}.attn."
+    prefix, models = f"blocks.{layer}.attn.", models.to(tokens.device)
     output = models.forward(tokens, [f"{prefix}hook_q", f"{prefix}hook_k", f"{prefix}hook_energy"])
     state, stored = (output.recorded[f"{prefix}{name}"].double() for name in ("hook_q", "hook_k"))
     beta = models.weights[f"{prefix}log_beta"].double().exp()[:, None, :, None, None]
@@ -109,7 +109,7 @@ def separations(stored: Float[Tensor, "m b h s e"], mask: Bool[Tensor, "b s"]) -
     likeness = stored @ stored.mT
     own = likeness.diagonal(dim1=-2, dim2=-1)
     real = mask[None, :, None, :]
-    others = real[..., None, :] & ~torch.eye(mask.shape[1], dtype=torch.bool)
+    others = real[..., None, :] & ~torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device)
     return (own - likeness.masked_fill(~others, -torch.inf).amax(-1)).masked_fill(~real, torch.nan)
 
 

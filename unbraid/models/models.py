@@ -20,6 +20,7 @@ import torch
 
 from unbraid.axes import Bool, Float, Int, Tensor
 from unbraid.config import suggest
+from unbraid.devices import Precision, place, products_in
 from unbraid.errors import UserError
 from unbraid.models.attention import AttentionMask
 from unbraid.models.attention.attention import Named
@@ -36,32 +37,55 @@ Edit = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
+class Home:
+    """The device of who asks, and whether what narrow products gave is to be widened again."""
+
+    device: torch.device
+    widens: bool = False
+
+    def of(self, tensor: Tensor) -> Tensor:
+        """The same numbers there."""
+        narrow = self.widens and tensor.dtype in (torch.bfloat16, torch.float16)
+        return (tensor.float() if narrow else tensor).to(self.device)
+
+
+@dataclass(frozen=True)
 class Recorder:
     """Edits activations as they are made, and keeps those that were asked for."""
 
     asked: frozenset[str]
     edits: Mapping[str, Edit] = field(default_factory=dict)
     kept: dict[str, Tensor] = field(default_factory=dict)
+    home: "Home" = field(default_factory=lambda: Home(torch.device("cpu")))
+    """Where activations are edited and kept."""
 
     @classmethod
-    def of(cls, settings: ModelConfig, names: Collection[str], edits: Mapping[str, Edit] | None = None) -> "Recorder":
+    def of(
+        cls,
+        settings: ModelConfig,
+        names: Collection[str],
+        edits: Mapping[str, Edit] | None = None,
+        home: "Home | None" = None,
+    ) -> "Recorder":
         """One that keeps and edits these; a name that the model does not have is refused."""
         if unknown := sorted(set(names) - set(settings.hooks())) if names else []:
             raise UserError(f"there is no '{unknown[0]}' to record; {suggest(unknown[0], settings.hooks())}")
         if unknown := sorted(set(edits) - set(settings.sites())) if edits else []:
             raise UserError(f"there is no '{unknown[0]}' to edit; {suggest(unknown[0], settings.sites())}")
-        return cls(frozenset(names), edits or {})
+        return cls(frozenset(names), edits or {}, home=home or Home(torch.device("cpu")))
 
     def keep(self, name: str, tensor: Tensor) -> Tensor:
         """What the pass goes on with: the activations as they are, or as they are edited."""
         if (edit := self.edits.get(name)) is not None:
-            shape, tensor = tensor.shape, edit(tensor)
-            if tensor.shape != shape:
+            edited = edit(self.home.of(tensor))
+            if edited.shape != tensor.shape:
                 raise UserError(
-                    f"the edit of {name} returned the shape {tuple(tensor.shape)}; accepted: {tuple(shape)}, as given"
+                    f"the edit of {name} returned the shape {tuple(edited.shape)}; accepted: {tuple(tensor.shape)}, "
+                    "as given"
                 )
+            tensor = edited.to(tensor.device)
         if name in self.asked:
-            self.kept[name] = tensor
+            self.kept[name] = self.home.of(tensor)
         return tensor
 
     def wants(self, name: str) -> bool:
@@ -151,8 +175,9 @@ class Models(ABC):
     length: int
     seeds: tuple[int, ...]
     weights: Named
+    precision: Precision = "float32"
+    """Of matrix products."""
 
-    @abstractmethod
     def forward(
         self,
         tokens: Int[Tensor, "b t"],
@@ -161,7 +186,7 @@ class Models(ABC):
         step: int | None = None,
         edit: Mapping[str, Edit] | None = None,
     ) -> ForwardOutput:
-        """Run a batch through every member.
+        """Run a batch through every member, on the models' device; what it gives is on that of the tokens.
 
         Parameters
         ----------
@@ -183,6 +208,20 @@ class Models(ABC):
             `resid`, the final residual stream (m, b, t, d); `recorded`, a dict of activations by hook; and `costs`, the
             model's own loss terms, each (m,).
         """
+        home = self._home_of(tokens)
+        recorder = Recorder.of(self.settings, record, edit, home)
+        tokens = tokens.to(self.device)
+        with products_in(self.precision, self.device):
+            output = self.run(tokens, recorder, self.head_mask(ablate_heads), step)
+        costs = {name: home.of(cost) for name, cost in output.costs.items()}
+        mask = replace(output.attention_mask, token_mask=output.attention_mask.token_mask.to(home.device))
+        return ForwardOutput(home.of(output.resid), mask, output.recorded, costs)
+
+    @abstractmethod
+    def run(
+        self, tokens: Int[Tensor, "b t"], recorder: Recorder, head_masks: Mapping[int, Tensor], step: int | None
+    ) -> ForwardOutput:
+        """The pass itself, for tokens on the models' device; `head_masks` has 0 for ablated heads of a layer."""
 
     @property
     @abstractmethod
@@ -200,6 +239,19 @@ class Models(ABC):
     def requires_grad_copy(self) -> Self:
         """The same tensors as leaves of autograd."""
         return self.with_parameters({name: p.detach().requires_grad_() for name, p in self.weights.items()})
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.weights["answer.weight"].device
+
+    def to(self, device: torch.device | str | None = None, precision: Precision | None = None) -> Self:
+        """The same models on another device, or with matrix products in another precision."""
+        weights = {name: p if device is None else place(p, device) for name, p in self.weights.items()}
+        return replace(self, weights=weights, precision=precision or self.precision)
+
+    def _home_of(self, given: Tensor) -> Home:
+        return Home(given.device, self.precision != "float32")
 
     def member(self, index: int) -> Self:
         """One member, as a stack of one."""
@@ -229,15 +281,19 @@ class Models(ABC):
         Returns
         -------
         Tensor, shape (m, b, q, classes)
+            On the device of the output.
         """
+        home, resid, asked = self._home_of(output.resid), output.resid.to(self.device), asked.to(self.device)
         if self.settings.readout == "mean":
-            mask = output.attention_mask.token_mask[:, :, None].to(output.resid.dtype)
-            rows = (output.resid * mask).sum(2) / mask.sum(1)
+            mask = output.attention_mask.token_mask[:, :, None].to(resid)
+            rows = (resid * mask).sum(2) / mask.sum(1)
             rows = rows[:, :, None, :].expand(-1, -1, asked.shape[1], -1)
         else:
-            index = asked[None, :, :, None].expand(self.members, -1, -1, output.resid.shape[-1])
-            rows = output.resid.gather(2, index)
-        return linear(rows, self.weights["answer.weight"], self.weights.get("answer.bias"))
+            index = asked[None, :, :, None].expand(self.members, -1, -1, resid.shape[-1])
+            rows = resid.gather(2, index)
+        with products_in(self.precision, self.device):
+            logits = linear(rows, self.weights["answer.weight"], self.weights.get("answer.bias"))
+        return home.of(logits)
 
     def attention_mask(self, tokens: Int[Tensor, "b t"], alibi: bool) -> AttentionMask:
         """Which tokens attend to which; tokens that the model cannot take are refused."""

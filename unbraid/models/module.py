@@ -268,8 +268,9 @@ class Model(nn.Module):
 def module_of(models: Models, index: int) -> Model:
     """A member of a stack as a module of its own, ready to be used: in evaluation mode, with a copy of the weights."""
     member = models.member(index)
-    classes, dtype = member.weights["answer.weight"].shape[1], member.weights["answer.weight"].dtype
-    model = Model(member.settings, member.words, member.length, classes, member.seeds[0]).to(dtype)
+    answer = member.weights["answer.weight"]
+    model = Model(member.settings, member.words, member.length, answer.shape[1], member.seeds[0])
+    model = model.to(answer.device, answer.dtype)
     model.load_state_dict({name: weight[0] for name, weight in member.weights.items()})
     return model.eval()
 

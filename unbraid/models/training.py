@@ -14,11 +14,14 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from unbraid.axes import Float, Int, Tensor
+from unbraid.devices import Precision, find_device
 from unbraid.models import ModelConfig, Models, start_models
 from unbraid.models.config import ModelTraining
 from unbraid.models.constraints import Constraints, costs, recorded_for
 from unbraid.schedule import BETA1, BETA2, EPSILON, check_finite, rate_factor
 
+LOSS_SCALE = 1024.0
+"""In float16 the loss is multiplied by this on its way back, and its gradients divided: they would vanish."""
 GRADIENT_SPIKE = 10.0
 """A gradient whose norm exceeds this, before clipping, counts as a spike."""
 
@@ -133,10 +136,17 @@ class ModelState:
     step: int = 0
 
     @classmethod
-    def start(cls, settings: ModelConfig, task: SequenceTask, seeds: Sequence[int]) -> "ModelState":
-        """Untrained models for this task, one per seed."""
+    def start(
+        cls,
+        settings: ModelConfig,
+        task: SequenceTask,
+        seeds: Sequence[int],
+        device: str = "cpu",
+        precision: Precision = "float32",
+    ) -> "ModelState":
+        """Untrained models for this task, one per seed, on a device; their weights are drawn on the CPU."""
         models = start_models(settings, len(task.vocabulary), task.length, len(task.answers), seeds)
-        return cls.of(models)
+        return cls.of(models.to(find_device(device), precision))
 
     @classmethod
     def of(cls, models: Models) -> "ModelState":
@@ -144,7 +154,9 @@ class ModelState:
         weights = FlatParameters.copy_of(models.parameters())
         multiplier = models.settings.rate_multiplier
         rates = torch.cat([torch.full((1, p[0].numel()), multiplier(name)) for name, p in weights.named.items()], 1)
+        rates = rates.to(models.device)
         spikes, peak = torch.zeros(models.members, dtype=torch.int64), weights.row.new_zeros(models.members)
+        spikes = spikes.to(models.device)
         return cls(models.with_parameters(weights.named), weights, AdamW.start(weights), rates, spikes, peak)
 
     def tensors(self) -> dict[str, Tensor]:
@@ -209,16 +221,18 @@ def train_model(
 def train_step(state: ModelState, batch: QABatch, training: ModelTraining, constraints: Constraints) -> StepOutput:
     """Advance the state by one batch, in place. A cost that is not finite stops before anything changed."""
     models, layers = state.models.requires_grad_copy(), state.models.settings.layers
-    output = models.forward(batch.tokens, recorded_for(constraints, layers), step=state.step)
-    logits = models.read(output, batch.asked)
-    terms = {"answers": answer_loss(logits, batch.answers), **output.costs, **costs(constraints, output, layers)}
+    tokens, asked, answers = (t.to(models.device) for t in (batch.tokens, batch.asked, batch.answers))
+    output = models.forward(tokens, recorded_for(constraints, layers), step=state.step)
+    logits = models.read(output, asked)
+    terms = {"answers": answer_loss(logits, answers), **output.costs, **costs(constraints, output, layers)}
     check_finite({f"loss term '{name}'": cost for name, cost in terms.items()}, state.step)
 
     parameters = list(models.parameters().values())
     total = torch.stack(list(terms.values())).sum()  # over members too: members never share a weight
-    gradients = torch.autograd.grad(total, parameters, materialize_grads=True)  # scalars have no use for frames
-    norms = _descend(state, torch.cat([gradient.flatten(1) for gradient in gradients], 1), training)
-    accuracy = (logits.argmax(-1) == batch.answers).float().mean((1, 2))
+    scale = LOSS_SCALE if models.precision == "float16" else 1.0
+    gradients = torch.autograd.grad(total * scale, parameters, materialize_grads=True)  # scalars have no use for frames
+    norms = _descend(state, torch.cat([gradient.flatten(1) for gradient in gradients], 1).div_(scale), training)
+    accuracy = (logits.argmax(-1) == answers).float().mean((1, 2))
     return StepOutput({name: cost.detach() for name, cost in terms.items()}, accuracy, norms)
 
 
@@ -238,8 +252,8 @@ def _descend(state: ModelState, gradient: Float[Tensor, "m p"], training: ModelT
     state.gradient_peak.copy_(torch.maximum(state.gradient_peak, norms))
     if training.clip is not None:
         gradient.mul_((training.clip / norms.clamp_min(1e-12)).clamp_max(1)[:, None])
-    rate = torch.as_tensor(training.learning_rate).expand(state.models.members)
-    rate = rate.to(gradient.dtype)[:, None] * rate_factor(state.step, training) * state.rate_multipliers
+    rate = torch.as_tensor(training.learning_rate).to(gradient).expand(state.models.members)
+    rate = rate[:, None] * rate_factor(state.step, training) * state.rate_multipliers
     state.step += 1
     state.adam.update(state.weights.row, gradient, rate, training.weight_decay, age=state.step)
     return norms

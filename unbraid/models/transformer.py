@@ -17,7 +17,7 @@ by which the hidden layer writes a tenth. Then what a head reads is heard beside
 layer can attend to it: else a model sits for a thousand steps where it knows words alone.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -41,7 +41,7 @@ from unbraid.models.layers import (
     rotate,
     sinusoidal_positions,
 )
-from unbraid.models.models import Edit, ForwardOutput, Models, Recorder
+from unbraid.models.models import ForwardOutput, Models, Recorder
 from unbraid.randomness import stream
 
 ATTENTION_SCALE, EMBEDDING_SCALE, HIDDEN_SCALE = 2.0, 0.2, 0.1
@@ -55,20 +55,14 @@ class Transformers(Models):
 
     settings: Transformer
 
-    def forward(
-        self,
-        tokens: Int[Tensor, "b t"],
-        record: Collection[str] = (),
-        ablate_heads: Iterable[tuple[int, int]] = (),
-        step: int | None = None,
-        edit: Mapping[str, Edit] | None = None,
+    def run(
+        self, tokens: Int[Tensor, "b t"], recorder: Recorder, head_masks: Mapping[int, Tensor], step: int | None
     ) -> ForwardOutput:
         mask = self.attention_mask(tokens, self.settings.positions == "alibi")
         dropout = None
         if step is not None and self.settings.dropout:
             dropout = Dropout(self.settings.dropout, self.seeds, step)
-        recorder = Recorder.of(self.settings, record, edit)
-        context = ForwardContext(self.settings, self.weights, mask, recorder, self.head_mask(ablate_heads), dropout)
+        context = ForwardContext(self.settings, self.weights, mask, recorder, head_masks, dropout)
         x = self._embed(tokens)
         x = x if dropout is None else dropout.apply("", "embed", x)
         for layer in range(self.settings.layers):

@@ -38,12 +38,15 @@ class BoundCausalEffects(Stage):
     """Edit a trained model without a dictionary: by directions of class means, and by another story's activations."""
 
     kind = "causal-bounds"
-    side_by_side = True
 
     captured: CaptureActivations
     samples: int
     pairs: int
     """Pairs of stories a factor."""
+
+    @property
+    def side_by_side(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.captured.training.side_by_side
 
     @property
     def config(self) -> JsonDict:
@@ -82,10 +85,13 @@ class EvaluateCausalEffects(Stage):
     """Edit a trained model by the features of every dictionary of a stack, or of every baseline of a group."""
 
     kind = "causal"
-    side_by_side = True
 
     bounds: BoundCausalEffects
     learned: TrainStack | FitBaselines
+
+    @property
+    def side_by_side(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.bounds.captured.training.side_by_side
 
     @property
     def config(self) -> JsonDict:
@@ -122,12 +128,15 @@ class EvaluateReplacement(Stage):
     """Put what transcoders or crosscoders predict in the place of a trained model's activations."""
 
     kind = "replacement"
-    side_by_side = True
 
     captured: CaptureActivations
     learned: TrainStack
     pairs: int
     """Ten times as many stories are read."""
+
+    @property
+    def side_by_side(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.captured.training.side_by_side
 
     @property
     def config(self) -> JsonDict:

@@ -21,6 +21,7 @@ from unbraid.activations.normalization import Normalization
 from unbraid.activations.sites import find_site
 from unbraid.axes import Int, Tensor
 from unbraid.config import JsonDict
+from unbraid.devices import Hardware
 from unbraid.dictionaries import Dictionary, Stack
 from unbraid.dictionaries.baselines import AnyBaseline, FittedBaseline
 from unbraid.dictionaries.formats.begin import fingerprint
@@ -99,7 +100,7 @@ class LearningStage(Stage, ABC):
     @property
     def side_by_side(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Dictionaries of a trained model's activations are small; those of a world keep all threads busy."""
-        return self.captured is not None
+        return self.captured is not None and self.captured.training.hardware.on_cpu
 
     def read_model(self) -> tuple[Stage, ...]:
         """The training of the model itself, for stages that look at what features do in it."""
@@ -150,6 +151,7 @@ class TrainStack(LearningStage):
     """Among so many processes its features are shared out; the result is the same up to rounding, and so is its key."""
     shards: int | None = None
     """The number of shards, where there are fewer than workers."""
+    hardware: Hardware = field(default=Hardware(), kw_only=True)
 
     @property
     def side_by_side(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -161,6 +163,7 @@ class TrainStack(LearningStage):
         beside = {"tracking": self.tracking.to_dict(), "log_every": self.checkpoints.log_every}
         begins_at = fingerprint(self.members[0].dictionary)
         beside |= {} if begins_at is None else {"from": begins_at}
+        beside |= {"hardware": facts} if (facts := self.hardware.facts()) else {}
         return {"world": self.world_config(), "members": members, **beside}
 
     @property
@@ -188,7 +191,8 @@ class TrainStack(LearningStage):
 
     def mechanisms(self) -> dict[str, Mechanism]:
         """With the per-member hyper-parameters as tensors."""
-        return {name: stack_configs([m.mechanisms[name] for m in self.members]) for name in self.members[0].mechanisms}
+        named, device = self.members[0].mechanisms, self.hardware.device
+        return {name: stack_configs([m.mechanisms[name] for m in self.members], device) for name in named}
 
     @property
     def inputs(self) -> tuple[Stage, ...]:
@@ -206,7 +210,8 @@ class TrainStack(LearningStage):
     def start(self, x: Tensor | None = None, target: Target | None = None, rows: slice | None = None) -> State:
         """The state before the first step, from these inputs where the dictionary begins at samples of them."""
         seeds = [member.seed for member in self.members]
-        return State.start(self.members[0].dictionary, self.dimensions, self.mechanisms(), seeds, x, target, rows)
+        dictionary, hardware = self.members[0].dictionary, self.hardware
+        return State.start(dictionary, self.dimensions, self.mechanisms(), seeds, x, target, rows, hardware)
 
     def trained(self, context: Context) -> Stack:
         """The stack as its training left it, laid out in memory as it was then."""
@@ -235,7 +240,7 @@ class StackTraining(TrainingLoop[State, StepOutput]):
         """`rows` are the features of this process, where others have the rest."""
         super().__init__(stage.key, stage.names, stage.checkpoints, context)
         self.world = stage.opened_world(context)
-        self.training = stack_configs([member.training for member in stage.members])
+        self.training = stack_configs([member.training for member in stage.members], stage.hardware.device)
         self.steps = self.training.steps
         self.mechanisms = stage.mechanisms()
         source = self.source = stage.source(self.world, context)
@@ -256,7 +261,7 @@ class StackTraining(TrainingLoop[State, StepOutput]):
         if logged := self._logged():
             line["mechanisms"] = logged
         if len(self.world.directions):
-            cosines = recovery.cosines(self.world.directions, self.directions())
+            cosines = recovery.cosines(self.world.directions, self.directions().cpu())
             line["mmcs"] = recovery.mmcs(cosines).tolist()
         return line
 
@@ -368,7 +373,7 @@ class EvaluateStack(LearningStage):
         if not len(world.directions):
             return {}
         matched = scores.tables["match"]
-        return {f"cosines.{i}": shown_cosines(world, stack.directions[i], matched[i]) for i in self.shown}
+        return {f"cosines.{i}": shown_cosines(world, stack.directions[i].cpu(), matched[i]) for i in self.shown}
 
 
 def factor_results(

@@ -7,15 +7,17 @@ kind asks what kind an experiment is.
 
 import json
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from unbraid.config import Config, JsonDict, check, per_member_fields
 from unbraid.config.sweep import label
+from unbraid.devices import DEVICE, Hardware, Precision
 from unbraid.errors import UserError
 from unbraid.models import AnyModel
 from unbraid.pipeline.mirrors import MirrorName
@@ -76,6 +78,24 @@ class Experiment(Config, ABC):
     """Starts the dictionary, baseline, embedding or model that is trained last."""
     mirrors: tuple[MirrorName, ...] | None = Field(default=None, strict=False)
     """Other trackers that are told what is logged: tensorboard, wandb (offline), trackio. They change nothing."""
+    device: str = "cpu"
+    """Where models and dictionaries are trained, captured and evaluated: "auto" (the first of cuda and mps that is
+    here, else the CPU), "cpu", "cuda", "cuda:1" or "mps". Baselines and embeddings are made on the CPU."""
+    precision: Precision = "float32"
+    """Of matrix products: bfloat16 and float16 are faster on a GPU and round more. Weights, thresholds, Adam and sums
+    are float32."""
+
+    @field_validator("device")
+    @classmethod
+    def check_device(cls, device: str) -> str:
+        if not re.fullmatch(DEVICE, device):
+            raise ValueError(f"device is '{device:.40}'; accepted: 'auto', 'cpu', 'cuda', 'cuda:1' or 'mps'")
+        return device
+
+    @property
+    def hardware(self) -> Hardware:
+        """What its stages run on; refuses a device that is not here."""
+        return Hardware.of(self.device, self.precision)
 
     @property
     @abstractmethod

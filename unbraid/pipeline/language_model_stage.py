@@ -10,6 +10,7 @@ from unbraid.activations.huggingface import load_model
 from unbraid.activations.sites import find_site
 from unbraid.config import JsonDict
 from unbraid.config.sweep import label
+from unbraid.devices import Hardware
 from unbraid.dictionaries import Stack
 from unbraid.dictionaries.formats.folder import read_stack
 from unbraid.errors import UserError
@@ -89,23 +90,26 @@ class EvaluateOnLanguageModel(Stage):
 
     def run(self, context: Context) -> None:
         worlds = [stack.training.world for stack in self.stacks]
-        loaded = [
-            (stack.index, stack.members, read_stack(context.of(stack.training), context.of(stack.evaluation)))
-            for stack in self.stacks
-        ]
+        loaded = []
+        for stack in self.stacks:
+            read, there = read_stack(context.of(stack.training), context.of(stack.evaluation)), stack.training.hardware
+            loaded.append((stack.index, stack.members, read.to(there.device, there.precision)))
         settings = _by_setting(loaded, self.settings)
         scores = _evaluate(settings, [world for world in worlds if world], self.evaluation, context.progress, "the run")
         write_json(context.folder / LANGUAGE_MODEL, scores)
 
 
 def evaluate_run(
-    run: Run, config: LanguageModelEvaluation, worlds: Sequence[World], progress: TaskProgress
+    run: Run, config: LanguageModelEvaluation, worlds: Sequence[World], hardware: Hardware, progress: TaskProgress
 ) -> JsonDict:
     """What `language_model.json` holds, for the trained dictionaries of a finished run on these worlds."""
     folders = [(i, folder) for i, folder in enumerate(run.stacks()) if (folder / "dictionary.json").is_file()]
     if not folders:
         raise UserError(f"{run.path} holds no trained dictionary; accepted: a run that trains some")
-    loaded = [(index, read_json(folder / "members.json"), load_stack(run.path, index)) for index, folder in folders]
+    loaded = [
+        (index, read_json(folder / "members.json"), load_stack(run.path, index).to(hardware.device, hardware.precision))
+        for index, folder in folders
+    ]
     order = [card["setting"] for card in run.scores()["settings"]]
     return _evaluate(_by_setting(loaded, order), worlds, config, progress, str(run.path))
 
@@ -173,7 +177,8 @@ def _evaluate(
             raise UserError(
                 f"{source} was trained on {captured[0].path} and on {other.path}; accepted: a run on one of them"
             )
-    model = load_model(config.model or captured[0].model)
+    stack = next(sae.stack for setting in settings for sae in setting.saes.values())
+    model = load_model(config.model or captured[0].model, Hardware(str(stack.device), stack.precision))
     if captured:
         captured[0].check_same_model(model)
     site, *target = (find_site(model, name) for name in (config.site or captured[0].site).split(ARROW))

@@ -7,7 +7,7 @@ Probe     probe.json: what a linear probe tells of every concept
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import isfinite
 
@@ -15,6 +15,7 @@ import torch
 
 from unbraid.axes import Tensor
 from unbraid.config import JsonDict
+from unbraid.devices import Hardware
 from unbraid.evaluation.factors import Concepts, probe_concepts
 from unbraid.evaluation.heads import AttentionExamples, evaluate_heads, show_attention
 from unbraid.evaluation.text_models import (
@@ -83,17 +84,23 @@ class TrainModels(Stage):
 
     kind = "train-models"
     version = 2
-    side_by_side = True
 
     world: Stories | Text
     members: tuple[ModelMember, ...]
     names: tuple[str, ...]
     checkpoints: Checkpoints
+    hardware: Hardware = field(default=Hardware(), kw_only=True)
+
+    @property
+    def side_by_side(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """One GPU is kept busy by one stage at a time."""
+        return self.hardware.on_cpu
 
     @property
     def config(self) -> JsonDict:
         members = [member.to_dict() for member in self.members]
-        return {"world": self.world.to_dict(), "members": members, "log_every": self.checkpoints.log_every}
+        made_by = {"hardware": facts} if (facts := self.hardware.facts()) else {}
+        return {"world": self.world.to_dict(), "members": members, "log_every": self.checkpoints.log_every, **made_by}
 
     @property
     def steps(self) -> int:
@@ -124,7 +131,9 @@ class TrainModels(Stage):
         return 3 * self.disk
 
     def start(self) -> ModelState:
-        return ModelState.start(self.members[0].model, self.world, [member.seed for member in self.members])
+        seeds = [member.seed for member in self.members]
+        hardware = self.hardware
+        return ModelState.start(self.members[0].model, self.world, seeds, hardware.device, hardware.precision)
 
     def trained(self, context: Context) -> Models:
         """The models as their training left them, laid out in memory as they were then."""
@@ -137,7 +146,8 @@ class TrainModels(Stage):
         saved = read_arrays(context.of(self) / "weights.safetensors")
         weights = {name: torch.from_numpy(array) for name, array in saved.items()}
         seeds = [member.seed for member in self.members]
-        return models_of(self.members[0].model, self.world.length, seeds, weights)
+        models = models_of(self.members[0].model, self.world.length, seeds, weights)
+        return models.to(self.hardware.device, self.hardware.precision)
 
     def run(self, context: Context) -> None:
         self.loop(context).finish()
@@ -159,7 +169,8 @@ class ModelTrainingLoop(TrainingLoop[ModelState, StepOutput]):
         self.training = stack_configs([member.training for member in stage.members])
         self.steps = self.training.steps
         first = stage.members[0].constraints
-        self.constraints = {name: stack_configs([m.constraints[name] for m in stage.members]) for name in first}
+        device = stage.hardware.device
+        self.constraints = {name: stack_configs([m.constraints[name] for m in stage.members], device) for name in first}
         self.state = stage.start()
 
     def train(self) -> Iterator[StepOutput]:
@@ -266,11 +277,14 @@ class EvaluateModels(Stage):
 
     kind = "evaluate-models"
     version = 2
-    side_by_side = True
 
     training: TrainModels
     evaluation: HeadEvaluation
     shown: tuple[int, ...]
+
+    @property
+    def side_by_side(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.training.side_by_side
 
     @property
     def config(self) -> JsonDict:

@@ -58,9 +58,10 @@ class Tracker:
 
     def check(self, stack: Stack, step: int) -> None:
         """Check the stack at one of the steps to do so."""
-        found = [recovery.best_entry(self.world.directions, rows) for rows in stack.directions]
+        learned = stack.directions.cpu()
+        found = [recovery.best_entry(self.world.directions, rows) for rows in learned]
         best, entry = (torch.stack(part) for part in zip(*found, strict=True))
-        directions = torch.stack([rows[chosen] for rows, chosen in zip(stack.directions, entry, strict=True)])
+        directions = torch.stack([rows[chosen] for rows, chosen in zip(learned, entry, strict=True)])
         change = torch.full_like(best, torch.nan)
         if step != self.steps[0]:
             before = self._directions_file(self.steps[self.steps.index(step) - 1])
@@ -141,7 +142,8 @@ def _add_fired(fired: Bool[Tensor, "f"], member: Stack, x: Float[Tensor, "b d"])
     """Mark what fires here; where entries fire on their own account, only those silent so far are tried."""
     if type(member.activation) is Relu and not member.inhibition:
         silent = (~fired).nonzero()[:, 0]
-        largest = (x @ member.encoder[0, silent].T).amax(0) + member.shifted_bias()[0, silent]
-        fired[silent] = largest > 0
+        there = silent.to(member.device)
+        largest = (x.to(member.device) @ member.encoder[0, there].T).amax(0) + member.shifted_bias()[0, there]
+        fired[silent] = (largest > 0).cpu()
     else:
         fired |= member.encode(x).counts()[0] > 0

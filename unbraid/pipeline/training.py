@@ -175,7 +175,7 @@ class TrainingLoop(ABC, Generic[State, Output]):
 
 
 def arrays(tensors: dict[str, Tensor]) -> Arrays:
-    return {name: tensor.detach().numpy() for name, tensor in tensors.items()}
+    return {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
 
 
 def restore(state: Saved, saved: Mapping[str, Any]) -> None:

@@ -265,7 +265,7 @@ class Run:
     def environment_changes(self) -> list[str]:
         """What is different now from when the run began."""
         then, now = self.environment(), environment()
-        return [f"{key} was {then.get(key)} and is now {now[key]}" for key in now if then.get(key) != now[key]]
+        return [f"{key} was {then[key]} and is now {now[key]}" for key in now if then.get(key, now[key]) != now[key]]
 
     def scores(self) -> JsonDict:
         if not (self.path / "scores.json").is_file():
@@ -379,11 +379,14 @@ def environment() -> JsonDict:
     """What a result may depend on beyond its configuration: versions, machine, threads, the commit of the code."""
     import torch  # here, because listing and reporting need no torch
 
+    from unbraid.devices import device_names
+
     return {
         "python": platform.python_version(),
         "machine": platform.platform(),
         "packages": {name: metadata.version(name) for name in PACKAGES},
         "threads": torch.get_num_threads(),
+        "accelerators": device_names(),
         "commit": _commit(),
     }
 

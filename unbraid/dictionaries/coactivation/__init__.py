@@ -1,5 +1,7 @@
 """Which features fire together: of sparse codes by lists, of dense ones by blocks of FᵀF; both answer alike."""
 
+from dataclasses import replace
+
 import torch
 
 from unbraid.axes import Float, Tensor
@@ -18,8 +20,10 @@ TOP_SHARE, FEWEST_PAIRS, LEAST_SAMPLES = 0.001, 10, 10
 
 
 def find_pairs(codes: Codes) -> Pairs:
-    """The pairs of these codes, the cheaper way; a function of the codes alone."""
-    return Listed.of(codes) if codes.values.dtype == torch.float32 and _is_sparse(codes) else Blocked.of(codes)
+    """The pairs of these codes, the cheaper way; a function of the codes alone. They are counted on the CPU."""
+    device, codes = codes.values.device, Codes(codes.features, codes.values.detach(), codes.width).to("cpu")
+    sparse = codes.values.dtype == torch.float32 and _is_sparse(codes)
+    return replace(Listed.of(codes) if sparse else Blocked.of(codes), device=device)
 
 
 def _is_sparse(codes: Codes) -> bool:
@@ -35,6 +39,7 @@ def correlation(codes: Codes) -> Float[Tensor, "m"]:
     A feature is judged if it fired in enough samples: of two that fired once, together, the correlation is 1. A pair
     that never fired together counts as 0; so does everything where there is no pair to judge.
     """
+    codes = codes.to("cpu")
     judged = codes.counts() >= LEAST_SAMPLES
     pairs = find_pairs(_keep_features(codes, judged))
     alive = judged.sum(-1)

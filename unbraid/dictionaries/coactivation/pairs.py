@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from unbraid.axes import Float, Int, Tensor
+from unbraid.devices import place
 
 Kind = Literal["raw", "cosine", "pearson"]
 
@@ -49,6 +50,11 @@ class Chosen:
     score: Float[Tensor, "p"]
     weight: Float[Tensor, "p"]
 
+    def to(self, device: torch.device | str) -> "Chosen":
+        """The same on another device."""
+        tensors = (self.member, self.first, self.second, self.score, self.weight)
+        return Chosen(*(place(tensor, device) for tensor in tensors))
+
     def sum(self, values: Float[Tensor, "p"], members: int) -> Float[Tensor, "m"]:
         """Σ over the pairs of each member of these values, each as often as its pair counts."""
         return values.new_zeros(members).index_add(0, self.member, self.weight.to(values.dtype) * values)
@@ -65,6 +71,8 @@ class Pairs(ABC):
     squares: np.ndarray
     """Σ_b f² of every feature, `m f`."""
     known: dict[Any, Any] = field(default_factory=dict, init=False)
+    device: torch.device = field(default=torch.device("cpu"), kw_only=True)
+    """Where the codes are, and answers are wanted; pairs are counted on the CPU."""
 
     @abstractmethod
     def blocks(self, kind: Kind) -> Iterator[Block]:
@@ -85,8 +93,9 @@ class Pairs(ABC):
     def how_many(self, share: Tensor | float, asked: Tensor | None) -> list[int]:
         """So many pairs as are asked for of each member; where none are, this share of all pairs, and at least one."""
         every = self.width * (self.width - 1) // 2
-        default = (torch.as_tensor(share).double() * every).floor().clamp_min(1).expand(self.members)
-        counts = default if asked is None else torch.where(asked > 0, asked.double(), default)
+        default = (torch.as_tensor(share).cpu().double() * every).floor().clamp_min(1).expand(self.members)
+        asked = None if asked is None else asked.cpu().double()
+        counts = default if asked is None else torch.where(asked > 0, asked, default)
         return [min(int(count), every) for count in counts]
 
     def line(self, kind: Kind) -> tuple[np.ndarray, np.ndarray]:
@@ -119,7 +128,7 @@ class Pairs(ABC):
     def exceeding(self, kind: Kind, floors: Sequence[float]) -> Chosen:
         """The pairs of each member with |score| above its floor, each once."""
         picked = [pick(block, np.abs(block.scores) > floors[block.member]) for block in self.blocks(kind)]
-        return join(picked, [np.ones(len(some[3])) for some in picked])
+        return join(picked, [np.ones(len(some[3])) for some in picked]).to(self.device)
 
     def top(self, kind: Kind, counts: Sequence[int], copies: int = 1) -> Chosen:
         """Of each member's pairs, each there so many times, the `counts` largest in |score|.
@@ -141,7 +150,8 @@ class Pairs(ABC):
                 largest = among_largest(np.abs(picked[3]), needed)
                 picked = tuple(array[largest] for array in picked)
             best[block.member] = picked
-        return join(list(best.values()), [shares(np.abs(best[m][3]), n, copies) for m, n in enumerate(counts)])
+        weights = [shares(np.abs(best[m][3]), n, copies) for m, n in enumerate(counts)]
+        return join(list(best.values()), weights).to(self.device)
 
     def differentiable(self, kind: Kind, chosen: Chosen, values: Float[Tensor, "m b k"]) -> Float[Tensor, "p"]:
         """The scores of chosen pairs as functions of the values that fired."""
@@ -159,7 +169,8 @@ class _Scores(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
         pairs, chosen, kind = ctx.asked
-        slopes, scale, width = grad_outputs[0].numpy(), pairs.line(kind)[1].reshape(-1), pairs.width
+        device, chosen = pairs.device, chosen.to("cpu")
+        slopes, scale, width = grad_outputs[0].cpu().numpy(), pairs.line(kind)[1].reshape(-1), pairs.width
         member = chosen.member.numpy() * width
         first, second = member + chosen.first.numpy(), member + chosen.second.numpy()
         own = np.zeros(len(scale))
@@ -167,7 +178,8 @@ class _Scores(torch.autograd.Function):
             own += np.bincount(first, slopes * chosen.score.numpy(), len(scale))
             own += np.bincount(second, slopes * chosen.score.numpy(), len(scale))
         weights = slopes * scale[first] * scale[second]
-        return pairs.pull(chosen, weights.astype(scale.dtype), (own * scale**2).astype(scale.dtype)), None, None, None
+        pulled = pairs.pull(chosen, weights.astype(scale.dtype), (own * scale**2).astype(scale.dtype))
+        return pulled.to(device), None, None, None
 
 
 def pick(block: Block, mask: np.ndarray) -> Picked:

@@ -66,18 +66,18 @@ class AdaptiveNeighbourhoods(Mechanism):
 
     def start(self, stack: Stack) -> Memory:
         members, features = stack.members, stack.features
-        together = torch.zeros(members, features, min(self.places, features))
-        partners = torch.full(together.shape, EMPTY, dtype=torch.int32)
-        return {"partners": partners, "together": together, "fires": torch.zeros(members, features)}
+        together = torch.zeros(members, features, min(self.places, features), device=stack.device)
+        partners = torch.full_like(together, EMPTY, dtype=torch.int32)
+        return {"partners": partners, "together": together, "fires": torch.zeros_like(together[..., 0])}
 
     def signal(self, memory: Memory, stack: Stack) -> dict[str, Tensor]:
         partners, together = (memory[name][..., : self.radius] for name in ("partners", "together"))
-        share, fires = torch.as_tensor(self.share).reshape(-1, 1, 1), memory["fires"][..., None]
+        share, fires = torch.as_tensor(self.share, device=stack.device).reshape(-1, 1, 1), memory["fires"][..., None]
         if self.form == "corrected":
             near = together > share * fires
         else:
             above = (memory["together"] > share).sum(-1, keepdim=True) + (fires > share)
-            near = (together > 0) & (torch.arange(partners.shape[-1]) < above)
+            near = (together > 0) & (torch.arange(partners.shape[-1], device=above.device) < above)
         listed = torch.where(near, partners, EMPTY)
         return {"neighbours": without(listed, memory["fires"] == 0)}  # whoever has never fired has just started anew
 
@@ -88,8 +88,9 @@ class AdaptiveNeighbourhoods(Mechanism):
 
 
 def follow(codes: Codes, memory: dict[str, Tensor], momentum: float) -> dict[str, Tensor]:
-    """The memory `partners`, `together` and `fires` after this batch."""
-    after = {name: tensor.clone() for name, tensor in memory.items()}
+    """The memory `partners`, `together` and `fires` after this batch; counted on the CPU, wherever the codes are."""
+    device, codes = codes.values.device, codes.to("cpu")
+    after = {name: tensor.cpu().clone() for name, tensor in memory.items()}
     for member, l0 in enumerate(codes.l0()):
         samples = max(1, int((l0.square().cumsum(0) <= MOST_PAIRS).sum()))
         features = _fired(codes, member, samples)
@@ -97,7 +98,7 @@ def follow(codes: Codes, memory: dict[str, Tensor], momentum: float) -> dict[str
         gain = np.float32((1 - momentum) * len(l0) / samples)
         arrays = [after[name][member].numpy() for name in ("partners", "together", "fires")]
         meet(starts.numpy(), features.numpy(), np.float32(momentum), gain, *arrays)
-    return after
+    return {name: tensor.to(device) for name, tensor in after.items()}
 
 
 def _fired(codes: Codes, member: int, samples: int) -> Int[Tensor, "n"]:

@@ -71,7 +71,7 @@ class AdaptiveTau(Mechanism):
         counts = together.how_many(self.share, signals.pairs)
         published = self.form == "published"
         top = together.top("raw" if published else "cosine", counts, copies=2 if published else 1)
-        mean = top.sum(top.score.abs(), stack.members) / torch.tensor(counts).clamp_min(1)
+        mean = top.sum(top.score.abs(), stack.members) / torch.tensor(counts).to(tau.device).clamp_min(1)
         moved = self.momentum * tau + (1 - self.momentum) * tau * (mean / self.target)
         return {"tau": moved.clamp(self.lowest, self.highest).to(tau.dtype), "mean": mean.to(tau.dtype)}
 

@@ -64,7 +64,7 @@ class CorrelationPruning(StartsAnew):
         return self.directions or ("random" if self.form == "published" else "errors")
 
     def start(self, stack: Stack) -> Memory:
-        return {"steps": torch.zeros(stack.members, dtype=torch.int64), "seed": own_seeds(stack)}
+        return {"steps": torch.zeros(stack.members, dtype=torch.int64, device=stack.device), "seed": own_seeds(stack)}
 
     def observe(self, forward: Forward, memory: Memory, stack: Stack, signals: Signals) -> Memory:
         return {**memory, "steps": memory["steps"] + 1}
@@ -72,9 +72,12 @@ class CorrelationPruning(StartsAnew):
     def edit(self, forward: Forward, memory: Memory, stack: Stack, signals: Signals) -> Reset | None:
         if int(memory["steps"][0]) % self.every or self.too_late(forward.moment):
             return None
-        together, threshold = forward.together(), torch.as_tensor(self.threshold).expand(stack.members)
+        together, threshold = (
+            forward.together(),
+            torch.as_tensor(self.threshold, device=stack.device).expand(stack.members),
+        )
         pairs = together.exceeding("pearson", threshold.tolist())
-        activity = together.sizes()
+        activity = together.sizes().to(stack.device)
         importance = torch.ones_like(activity) if signals.importance is None else signals.importance
         bars, rank = self._bars(threshold[:, None], importance), ranks(importance, activity)
         if self.form == "published":
@@ -96,7 +99,7 @@ class CorrelationPruning(StartsAnew):
         lengths = torch.ones_like(stack.encoder[..., :1])
         for m, lost in enumerate(anew):
             seed, step = memory["seed"][m], memory["steps"][m]
-            drawn = at_random(int(lost.sum()), rows.shape[2], seed, "correlation_pruning", step).to(rows.dtype)
+            drawn = at_random(int(lost.sum()), rows.shape[2], seed, "correlation_pruning", step).to(rows)
             if self._directions == "random":
                 rows[m, lost] = drawn
             else:
@@ -127,7 +130,7 @@ def ranks(importance: Float[Tensor, "m f"], activity: Float[Tensor, "m f"]) -> I
 
 def both(pairs: Chosen, bars: Float[Tensor, "m f"]) -> Bool[Tensor, "m f"]:
     """Every feature that correlates with another above its own bar."""
-    gone = torch.zeros(bars.shape, dtype=torch.bool)
+    gone = torch.zeros_like(bars, dtype=torch.bool)
     for feature in (pairs.first, pairs.second):
         over = pairs.score.abs().clamp_max(1) > bars[pairs.member, feature]
         gone[pairs.member[over], feature[over]] = True
@@ -141,7 +144,7 @@ def lesser(pairs: Chosen, bars: Float[Tensor, "m f"], rank: Int[Tensor, "m f"]) 
     over = pairs.score.abs().clamp_max(1) > bars[pairs.member, weak]
     first_row = pairs.member[over] * bars.shape[1]
     strong, weak = first_row + strong[over], first_row + weak[over]
-    gone = torch.zeros(bars.numel(), dtype=torch.bool)
+    gone = torch.zeros_like(bars, dtype=torch.bool).flatten()
     while len(strong):
         unsure = torch.zeros_like(gone)
         unsure[weak] = True

@@ -56,7 +56,8 @@ class StartsAnew(Mechanism):
 
 def own_seeds(stack: Stack) -> Int[Tensor, "m"]:
     """A seed for each member, from what its own seed made of its weights; the same however features are labelled."""
-    return torch.tensor([seed_of(first.sort().values.float().numpy()) for first in stack.encoder.detach()[..., 0]])
+    drawn = stack.encoder.detach()[..., 0].cpu()
+    return torch.tensor([seed_of(first.sort().values.float().numpy()) for first in drawn]).to(stack.device)
 
 
 def at_random(count: int, dimensions: int, seed: Tensor, who: str, step: Tensor) -> Float[Tensor, "n d"]:
@@ -71,7 +72,7 @@ def toward_errors(
     """As many unit rows as there are spare ones, the worst error's first; fewer only where nothing differs any more."""
     count = len(spare)
     worst = errors[errors.square().sum(-1).argsort(descending=True, stable=True)]
-    wanted = torch.cat([worst, spare.to(errors.dtype)])
+    wanted = torch.cat([worst, spare.to(errors)])
     known, dimensions = survivors, errors.shape[1]
     half = max(1, dimensions // 2)  # of more, the last would be mostly rounding
     while len(wanted) and len(known) - len(survivors) < count:
@@ -90,7 +91,7 @@ def _without_span(known: Float[Tensor, "s d"], rows: Float[Tensor, "n d"]) -> Fl
 def _without_related(known: Float[Tensor, "s d"], rows: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
     closest = (rows @ known.T).abs().topk(max(1, rows.shape[1] // 4)).indices
     near = known[closest]
-    square = near @ near.mT + 1e-6 * torch.eye(near.shape[1], dtype=near.dtype)  # never singular
+    square = near @ near.mT + 1e-6 * torch.eye(near.shape[1]).to(near)  # never singular
     shares = torch.linalg.solve(square, near @ rows[..., None])
     return rows - (near.mT @ shares)[..., 0]
 

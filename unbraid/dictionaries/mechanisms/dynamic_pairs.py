@@ -16,6 +16,7 @@ import torch
 from pydantic import Field
 
 from unbraid.axes import Tensor
+from unbraid.devices import place
 from unbraid.dictionaries.mechanisms.mechanism import Forward, Mechanism, Memory, Signals
 from unbraid.dictionaries.stack import Stack
 
@@ -43,7 +44,7 @@ class DynamicPairs(Mechanism):
     sharding: ClassVar[Literal["own", "gathered"] | None] = "own"
 
     def start(self, stack: Stack) -> Memory:
-        threshold = torch.full((stack.members,), self.initial, dtype=torch.float64)
+        threshold = place(torch.full((stack.members,), self.initial, dtype=torch.float64), stack.device)
         return {"threshold": threshold, "pairs": torch.zeros_like(threshold)}
 
     def signal(self, memory: Memory, stack: Stack) -> dict[str, Tensor]:
@@ -57,6 +58,6 @@ class DynamicPairs(Mechanism):
         mean = total / np.maximum(count, 1)
         variance = (squares - count * mean**2) / np.maximum(count - 1, 1)
         standing_out = torch.from_numpy(mean + 2 * np.sqrt(np.maximum(variance, 0)))
-        threshold = self.momentum * memory["threshold"] + (1 - self.momentum) * standing_out
-        pairs = torch.from_numpy(together.above(kind, threshold.tolist())).clamp_min(self.least)
+        threshold = self.momentum * memory["threshold"] + (1 - self.momentum) * place(standing_out, stack.device)
+        pairs = place(torch.from_numpy(together.above(kind, threshold.tolist())), stack.device).clamp_min(self.least)
         return {"threshold": threshold, "pairs": pairs}

@@ -64,12 +64,13 @@ class LateralInhibition(Mechanism):
     def start(self, stack: Stack) -> Memory:
         if self.form == "published":
             return {}
-        nobody = torch.full((stack.members, stack.features, min(self.radius, stack.features)), EMPTY, dtype=torch.int32)
-        return {"nearest": nobody, "steps": torch.zeros(stack.members, dtype=torch.int64)}
+        shape, device = (stack.members, stack.features, min(self.radius, stack.features)), stack.device
+        nobody = torch.full(shape, EMPTY, dtype=torch.int32, device=device)
+        return {"nearest": nobody, "steps": torch.zeros(stack.members, dtype=torch.int64, device=device)}
 
     def signal(self, memory: Memory, stack: Stack) -> dict[str, Tensor]:
         if self.form == "published":
-            return {"nearest": blocks(stack.features, self.radius).repeat(stack.members, 1, 1)}
+            return {"nearest": blocks(stack.features, self.radius).to(stack.device).repeat(stack.members, 1, 1)}
         nearest = memory["nearest"]
         return {"nearest": without(nearest, (nearest == EMPTY).all(-1))}  # a feature started anew is nobody's inhibitor
 
@@ -84,7 +85,7 @@ class LateralInhibition(Mechanism):
         if not self.in_use or inhibitors is None:
             return stack
         strength, threshold = (
-            torch.as_tensor(setting, dtype=stack.encoder.dtype).expand(stack.members).clone()
+            torch.as_tensor(setting).to(stack.encoder).expand(stack.members).clone()
             for setting in (self.strength, self.threshold)
         )
         names = zip(INHIBITION, (inhibitors.int().clone(), strength, threshold), strict=True)
@@ -122,9 +123,11 @@ def blocks(features: int, size: int) -> Int[Tensor, "f r"]:
 def last_to_count(neighbours: Int[Tensor, "m f r"]) -> Int[Tensor, "m f one"]:
     """For each feature, the last one that has it among its neighbours."""
     members, features, _ = neighbours.shape
-    counting = torch.arange(features, dtype=torch.int32)[:, None].expand(neighbours.shape).flatten(1)
+    counting = (
+        torch.arange(features, dtype=torch.int32, device=neighbours.device)[:, None].expand(neighbours.shape).flatten(1)
+    )
     asked = torch.where(neighbours == EMPTY, features, neighbours).long().flatten(1)
-    last = torch.full((members, features + 1), EMPTY, dtype=torch.int32)
+    last = counting.new_full((members, features + 1), EMPTY)
     return last.scatter_reduce_(1, asked, counting, "amax")[:, :features, None].contiguous()
 
 

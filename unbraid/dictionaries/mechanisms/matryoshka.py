@@ -52,5 +52,5 @@ class Matryoshka(Mechanism):
 
 def first(codes: Codes, width: int) -> Codes:
     """Of these codes, those of the first features."""
-    features = torch.arange(codes.width) if codes.features is None else codes.features
+    features = torch.arange(codes.width, device=codes.values.device) if codes.features is None else codes.features
     return replace(codes, values=torch.where(features < width, codes.values, 0))

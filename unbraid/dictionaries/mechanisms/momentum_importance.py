@@ -41,7 +41,7 @@ class MomentumImportance(Mechanism):
 
     def start(self, stack: Stack) -> Memory:
         zeros = torch.zeros_like(stack.encoder_bias)
-        steps = torch.zeros(stack.members, dtype=torch.int64)
+        steps = torch.zeros(stack.members, dtype=torch.int64, device=stack.device)
         return {"importance": zeros + (self.form == "published"), "age": zeros, "steps": steps}
 
     def signal(self, memory: Memory, stack: Stack) -> dict[str, Tensor]:
@@ -53,5 +53,5 @@ class MomentumImportance(Mechanism):
         importance, age, steps = memory["importance"], memory["age"] + 1, memory["steps"] + 1
         if self.form == "corrected" or int(steps[0]) % self.every == 0:
             activity = forward.together().sizes() / len(forward.x)
-            importance = self.momentum * importance + (1 - self.momentum) * activity.to(importance.dtype)
+            importance = self.momentum * importance + (1 - self.momentum) * activity.to(importance)
         return {"importance": importance, "age": age, "steps": steps}

@@ -63,7 +63,7 @@ class PAnnealing(Mechanism):
 
     def observe(self, forward: Forward, memory: Memory, stack: Stack, signals: Signals) -> Memory:
         done = (forward.moment.done - self.begin) / (self.until - self.begin)
-        end = torch.as_tensor(self.end, dtype=memory["power"].dtype).clamp_max(1)
+        end = torch.as_tensor(self.end).to(memory["power"]).clamp_max(1)
         power = (1 + min(1.0, max(0.0, done)) * (end - 1)).expand_as(memory["power"]).clone()
         sizes = forward.codes.values.abs()
         before, after = (powers(sizes, p).sum((1, 2)) for p in (memory["power"], power))

@@ -65,7 +65,7 @@ class PairOrthogonality(Mechanism):
         counts = together.how_many(self.share, signals.pairs)
         chosen = self.select(together, counts)
         tau, threshold = (
-            torch.as_tensor(setting).expand(stack.members)[chosen.member]
+            torch.as_tensor(setting, device=stack.device).expand(stack.members)[chosen.member]
             for setting in (self.tau if signals.tau is None else signals.tau, self.threshold)
         )
         if self.form == "decoder_cosine":
@@ -73,7 +73,7 @@ class PairOrthogonality(Mechanism):
         else:
             scores = together.differentiable(kind, chosen, forward.codes.values)
         costs = (tau * (scores.abs() - threshold).relu()).to(forward.codes.values.dtype)
-        return self.weight * chosen.sum(costs, stack.members) / costs.new_tensor(counts).clamp_min(1)
+        return self.weight * chosen.sum(costs, stack.members) / torch.tensor(counts).to(costs).clamp_min(1)
 
 
 def _decoder_cosines(stack: Stack, chosen: Chosen) -> Float[Tensor, "p"]:

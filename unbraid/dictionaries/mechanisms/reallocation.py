@@ -48,7 +48,8 @@ class Reallocation(StartsAnew):
     whole_because: ClassVar[str] = "ranks all features and moves their rows"
 
     def start(self, stack: Stack) -> Memory:
-        new, steps = torch.zeros(stack.members, stack.features), torch.zeros(stack.members, dtype=torch.int64)
+        new = torch.zeros(stack.members, stack.features, device=stack.device)
+        steps = torch.zeros(stack.members, dtype=torch.int64, device=stack.device)
         return {"activity": new, "age": new.clone(), "steps": steps, "seed": own_seeds(stack)}
 
     def observe(self, forward: Forward, memory: Memory, stack: Stack, signals: Signals) -> Memory:
@@ -66,14 +67,14 @@ class Reallocation(StartsAnew):
         for member in range(stack.members):
             features = in_an_order_of_their_own(idle[member], stack.decoder[member])
             directions = self._directions(forward, memory, member, len(features))
-            rows[member, features[: len(directions)]] = directions.to(rows.dtype)
+            rows[member, features[: len(directions)]] = directions.to(rows)
             anew[member, features[: len(directions)]] = True
         return Reset(anew, self.scale * scale[:, None, None] * rows, rows) if anew.any() else None
 
     def idle(self, memory: Memory) -> Bool[Tensor, "m f"]:
         """Old enough to be judged, and hardly ever firing; nobody, where that would be everybody."""
         activity = memory["activity"] / (1 - self.momentum ** memory["age"]).clamp_min(1e-12)
-        bar = torch.as_tensor(self.threshold).reshape(-1, 1)
+        bar = torch.as_tensor(self.threshold, device=activity.device).reshape(-1, 1)
         if self.form == "corrected":
             bar = bar * activity.mean(-1, keepdim=True)
         idle = (activity < bar) & (memory["age"] >= self.every)

@@ -97,7 +97,7 @@ class Sparsity(Mechanism):
             return memory
         now = forward.codes.l0().to(memory["l0"].dtype).mean(-1)
         steps, l0 = memory["steps"] + 1, memory["l0"].lerp(now, 1 - STEERING_MOMENTUM)
-        target = torch.as_tensor(self.target_l0, dtype=l0.dtype)
+        target = torch.as_tensor(self.target_l0, dtype=l0.dtype, device=l0.device)
         error = (l0 / (1 - STEERING_MOMENTUM**steps) / target.clamp_min(1e-12) - 1).clamp(-1, 1)
         moved = (memory["factor"] * (1 + STEERING_RATE * error)).clamp(1 / LARGEST_FACTOR, LARGEST_FACTOR)
         return {"factor": torch.where(target > 0, moved, memory["factor"]), "l0": l0, "steps": steps}

@@ -7,22 +7,33 @@
     adam_rows         gradients                → Adam's step and unit rows, in place
     update_rows       the last two in one pass, where all that is asked of the gradients is that step
 
-and a handful of loops for activation rules. `contract.py` states each; `cpu.py` is numba's. The readable step
-(`training/step.py`) uses none of them. Another device is one more class in `DEVICES`.
+and a handful of loops for activation rules. `contract.py` states each; `cpu.py` is numba's, `cuda.py` has Triton's
+kernels, and `plain.py` is torch alone, for any other device. The readable step (`training/step.py`) uses none of them.
 """
+
+from functools import cache
+from importlib.util import find_spec
 
 import torch
 
 from unbraid.dictionaries.operations.contract import Operations
 from unbraid.dictionaries.operations.cpu import Cpu
-from unbraid.errors import UserError
+from unbraid.dictionaries.operations.plain import Plain
 
-DEVICES: dict[str, Operations] = {"cpu": Cpu()}
+CPU, PLAIN = Cpu(), Plain()
 
 
 def of(tensor: torch.Tensor) -> Operations:
     """The operations of the device that this tensor is on."""
     kind = tensor.device.type
-    if kind not in DEVICES:
-        raise UserError(f"there are no operations for the device '{kind}'; accepted: {', '.join(DEVICES)}")
-    return DEVICES[kind]
+    return CPU if kind == "cpu" else _of_cuda() if kind == "cuda" else PLAIN
+
+
+@cache
+def _of_cuda() -> Operations:
+    """Triton comes with torch where it was built for CUDA on Linux, and not everywhere."""
+    if find_spec("triton") is None:
+        return PLAIN
+    from unbraid.dictionaries.operations.cuda import Cuda  # importing Triton takes a second
+
+    return Cuda()

@@ -13,6 +13,7 @@ from unbraid.activations.normalization import Normalization
 from unbraid.activations.shards import read_manifest
 from unbraid.axes import Float, Tensor
 from unbraid.config import JsonDict, name_of
+from unbraid.devices import Hardware, Precision
 from unbraid.dictionaries.folding import fold
 from unbraid.dictionaries.lists import Inputs, serve
 from unbraid.dictionaries.mechanisms.mechanism import Mechanism, Mechanisms
@@ -94,7 +95,8 @@ def train(state: State, source: InputSource, training: Training, mechanisms: Mec
 
 
 def advance(state: State, inputs: Inputs, training: Training, mechanisms: Mechanisms) -> StepOutput:
-    """One step: the fast one where it applies, else the readable one."""
+    """One step: the fast one where it applies, else the readable one, on the device of the state."""
+    inputs = inputs.to(state.stack.device)
     plain = inputs.target is None and state.stack.decoder_norm == "unit"
     if plain and serve(state.stack) and not need_model(mechanisms):
         return fast_step(state, inputs, training, mechanisms)
@@ -109,6 +111,8 @@ def fit(
     seeds: Sequence[int] = (0, 1, 2, 3, 4),
     normalize: str = AUTO,
     progress: bool = True,
+    device: str = "cpu",
+    precision: Precision = "float32",
 ) -> Stack:
     """Train dictionaries (sparse autoencoders) on activations or on a world, one per seed, all at once.
 
@@ -140,11 +144,15 @@ def fit(
         batches of a world stay as they are.
     progress : bool, default True
         Whether a bar is shown in a terminal or notebook.
+    device : str, default "cpu"
+        "cpu", "cuda", "cuda:1", "mps", or "auto": the first of them that is here, the CPU last.
+    precision : {"float32", "bfloat16", "float16"}
+        Of matrix products; weights, thresholds, Adam and sums are float32.
 
     Returns
     -------
     Stack
-        The trained dictionaries, in the order of the seeds; `history` is how training went.
+        The trained dictionaries, in the order of the seeds, on that device; `history` is how training went.
 
     Examples
     --------
@@ -170,13 +178,15 @@ def fit(
     """
     if len(seeds) == 0:
         raise UserError("fit was given no seeds; accepted: at least one, for example seeds=range(5)")
-    named = {name_of(type(mechanism)): stack_configs([mechanism] * len(seeds)) for mechanism in mechanisms}
+    hardware, n = Hardware.of(device, precision), len(seeds)
+    named = {name_of(type(mechanism)): stack_configs([mechanism] * n, hardware.device) for mechanism in mechanisms}
     if len(named) < len(mechanisms):
         raise UserError("fit was given two mechanisms of one kind; accepted: each kind once")
-    training = stack_configs([training or Training()] * len(seeds))
+    training = stack_configs([training or Training()] * n, hardware.device)
     dictionary, data = dictionary or Dictionary(), Data.open(X, normalize, training, named)
     first = first_inputs(dictionary, data.source)
-    state = State.start(dictionary, data.dimensions, named, seeds, first, data.target(dictionary))
+    target = data.target(dictionary)
+    state = State.start(dictionary, data.dimensions, named, seeds, first, target, hardware=hardware)
     fitting = Fitting(state, data, training, named, {"members": [{"seed": int(seed)} for seed in seeds]})
     return fitting.go_on(training.steps, progress)
 

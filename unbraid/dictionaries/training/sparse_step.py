@@ -108,7 +108,7 @@ class _Nested:
 
     def segments(self, features: int, device: torch.device) -> Int[Tensor, "f"]:
         """The segment of each feature: the number of prefixes it is no part of."""
-        widths = torch.tensor(self.widths, dtype=torch.int64, device=device)
+        widths = torch.tensor(self.widths, dtype=torch.int64).to(device)
         return torch.searchsorted(widths, torch.arange(features, device=device), right=True)
 
 
@@ -131,7 +131,7 @@ class _Decoded:
         divisor, norm = loss_divisor(training, samples, dimensions), training.reconstruction_loss == "norm"
         whole = torch.full((members, 1), (1 if norm else 2) / divisor, device=target.device)
         parts = Parts(
-            torch.tensor([*nested.widths, lists.width], dtype=torch.int64, device=target.device),
+            torch.tensor([*nested.widths, lists.width], dtype=torch.int64).to(target.device),
             torch.cat([nested.weights * 2 / samples, whole], 1),
             norm,
         )
@@ -139,8 +139,9 @@ class _Decoded:
         found = made.squares
         loss = (found[:, -1].sqrt() if norm else found[:, -1]).sum(1) / divisor
         means = found[:, :-1].mean(2) * nested.weights
+        named = list(zip(means.unbind(1), nested.names, strict=True))
         costs = {
-            name: means[:, [name == other for other in nested.names]].sum(1).float()
+            name: torch.stack([mean for mean, other in named if name == other]).sum(0).float()
             for name in dict.fromkeys(nested.names)
         }
         segments = nested.segments(lists.width, target.device)

@@ -12,6 +12,7 @@ from torch.nn.functional import normalize
 from unbraid.axes import Float, Int, Tensor
 from unbraid.codes import Codes
 from unbraid.config.plugins import returned
+from unbraid.devices import Hardware, widest
 from unbraid.dictionaries.activations import Fired
 from unbraid.dictionaries.downstream import Downstream
 from unbraid.dictionaries.mechanisms.mechanism import (
@@ -47,7 +48,8 @@ class State:
 
     def __post_init__(self) -> None:
         if self.since_fired is None and self.stack.activation.revival() is not None:
-            self.since_fired = torch.zeros(self.stack.members, self.stack.features, dtype=torch.int64)
+            shape = self.stack.members, self.stack.features
+            self.since_fired = torch.zeros(shape, dtype=torch.int64, device=self.stack.device)
 
     @classmethod
     def start(
@@ -59,10 +61,15 @@ class State:
         x: Float[Tensor, "b d"] | None = None,
         target: Target | None = None,
         rows: slice | None = None,
+        hardware: Hardware | None = None,
     ) -> "State":
-        """Before the first step; where features are shared out among processes, of these `rows` alone."""
+        """Before the first step; where features are shared out among processes, of these `rows` alone.
+
+        Weights are drawn on the CPU, whatever the device: they begin alike everywhere.
+        """
         check_signals(mechanisms)
         stack = Stack.start(dictionary, dimensions, seeds, x, target, rows)
+        stack = stack if hardware is None else stack.to(hardware.device, hardware.precision)
         for name, mechanism in mechanisms.items():
             mechanism.check_stack(name, stack)
         memories = {name: start_memory(name, mechanism, stack) for name, mechanism in mechanisms.items()}
@@ -128,7 +135,8 @@ def step(
 
 def rates(state: State, training: Training) -> Float[Tensor, "m"]:
     """Each member's learning rate at this step."""
-    return torch.as_tensor(training.learning_rate).expand(state.stack.members) * rate_factor(state.step, training)
+    rate = torch.as_tensor(training.learning_rate, device=state.stack.device)
+    return rate.expand(state.stack.members) * rate_factor(state.step, training)
 
 
 @torch.no_grad()
@@ -161,7 +169,8 @@ def conclude(
         if reset is not None:
             apply_reset(state, reset, mechanisms)
     state.step += 1
-    return StepOutput({name: cost.detach() for name, cost in terms.items()}, forward.codes.l0().double().mean(-1))
+    l0 = forward.codes.l0().to(widest(forward.x.device))
+    return StepOutput({name: cost.detach() for name, cost in terms.items()}, l0.mean(-1))
 
 
 def run_forward(
@@ -244,7 +253,7 @@ def apply_reset(state: State, reset: Reset, mechanisms: Mechanisms) -> None:
     stack.encoder[anew], stack.decoder[anew] = reset.encoder[anew], normalize(reset.decoder[anew], dim=-1)
     stack.encoder_bias[anew] = 0
     for name, beginning in stack.activation.parameters(stack.members, stack.features).items():
-        stack.rule[name][anew] = beginning.to(stack.rule[name].dtype)[anew]
+        stack.rule[name][anew] = beginning.to(stack.rule[name])[anew]
     state.adam.forget(anew)
     if state.since_fired is not None:
         state.since_fired[anew] = 0

@@ -51,7 +51,7 @@ class SAE:
 
     def centered(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "b d"]:
         """What features have to write: x without the pre-bias."""
-        return x if self.stack.pre_bias is None else x - self.stack.pre_bias[0]
+        return x if self.stack.pre_bias is None else x - self.stack.pre_bias[0].to(x.device)
 
     def at_random(self, seed: int) -> "SAE":
         """Random directions with the same activation rule and centering: what chance scores.
@@ -62,7 +62,7 @@ class SAE:
         stack = self.stack
         config = Dictionary(d_sae=stack.features, activation=stack.activation, pre_bias=stack.pre_bias is not None)
         target = Target(stack.d_out) if stack.is_transcoder else None
-        drawn = Stack.start(config, self.width, [seed], target=target)
+        drawn = Stack.start(config, self.width, [seed], target=target).to(stack.device, stack.precision)
         if stack.decoder_norm == "free":
             drawn = replace(drawn, decoder=drawn.decoder * stack.decoder.norm(dim=-1, keepdim=True))
         if not self.rule_learns:
@@ -75,8 +75,9 @@ class SAE:
 def active_features(codes: Codes) -> tuple[Int[Tensor, "b k"], Float[Tensor, "b k"]]:
     """Features and values of a stack of one, token by token."""
     values = codes.values[0]
-    features = codes.features[0] if codes.features is not None else torch.arange(codes.width).expand_as(values)
-    return features, values
+    if codes.features is not None:
+        return codes.features[0], values
+    return torch.arange(codes.width, device=values.device).expand_as(values), values
 
 
 def check_width(saes: Iterable[SAE], width: int, site: str) -> None:

@@ -69,4 +69,4 @@ def _absorption(words: Words, probes: list[LetterProbe], sae: SAE) -> list[Lette
         blocks.append(probing.pool(features.numpy(), values.numpy(), rows, len(block), sae.stack.features))
     codes = sparse.csr_array(sparse.vstack(blocks))
     centered = Words(sae.centered(x).numpy(), words.letters, words.train)
-    return absorption_by_letter(centered, probes, codes, sae.stack.directions[0].numpy())
+    return absorption_by_letter(centered, probes, codes, sae.stack.directions[0].cpu().numpy())

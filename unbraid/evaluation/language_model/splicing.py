@@ -84,14 +84,14 @@ def splice(
     losses: dict[str, list[Losses]] = {name: [] for name in (CLEAN, *changes)}
     batches = list(token_batches(model, windows))
     for index, batch in enumerate(batches):
-        counted = language.counted(batch.kept)
+        tokens, counted = (part.to(model.device) for part in (batch.tokens, language.counted(batch.kept)))
         clean = language.log_probabilities(_logits(model, batch), counted)
-        losses[CLEAN].append(language.losses(clean, clean, batch.tokens, counted))
+        losses[CLEAN].append(language.losses(clean, clean, tokens, counted))
         for number, (name, change) in enumerate(changes.items()):
             progress((index + number / len(changes)) / len(batches))
             with replace_between(site, target, partial(_put, change, batch)):
                 changed = language.log_probabilities(_logits(model, batch), counted)
-            losses[name].append(language.losses(clean, changed, batch.tokens, counted))
+            losses[name].append(language.losses(clean, changed, tokens, counted))
     return {name: language.joined(by_batch) for name, by_batch in losses.items()}
 
 
@@ -116,17 +116,18 @@ def score_reconstruction(sae: SAE, x: Float[Tensor, "b d"], y: Float[Tensor, "b 
 
 
 def _logits(model: HuggingFaceModel, batch: TokenBatch) -> Tensor:
-    return model.model(input_ids=batch.tokens, attention_mask=batch.mask).logits
+    mask = None if batch.mask is None else batch.mask.to(model.device)
+    return model.model(input_ids=batch.tokens.to(model.device), attention_mask=mask).logits.float()
 
 
 def _constant(row: Float[Tensor, "o"], rows: Float[Tensor, "b d"]) -> Float[Tensor, "b o"]:
-    return row.expand(len(rows), -1)
+    return row.to(rows.device).expand(len(rows), -1)
 
 
 def _put(
     change: Change, batch: TokenBatch, x: Float[Tensor, "b t d"], y: Float[Tensor, "b t o"]
 ) -> Float[Tensor, "b t o"]:
     """What the change makes of tokens that are text; the others keep what they have."""
-    y = y.clone()
-    y[batch.kept] = change(x[batch.kept])
+    y, kept = y.clone(), batch.kept.to(y.device)
+    y[kept] = change(x[kept].float()).to(y.dtype)
     return y

@@ -140,7 +140,7 @@ def over_tokens(values: Float[Tensor, "m b h t *rest"], mask: Bool[Tensor, "b t"
     return torch.einsum("mbht...,bt->mbh...", values, share)
 
 
-def pairs(heads: int) -> tuple[Int[Tensor, "p"], Int[Tensor, "p"]]:
+def pairs(heads: int, device: torch.device) -> tuple[Int[Tensor, "p"], Int[Tensor, "p"]]:
     """Every pair of heads once."""
-    first, second = torch.triu_indices(heads, heads, 1)
+    first, second = torch.triu_indices(heads, heads, 1).to(device)
     return first, second

@@ -102,7 +102,7 @@ class Independence(Constraint):
         if z.shape[2] == 1:
             return z.new_zeros(len(z))
         if self.form == "corrected":
-            apart = ~torch.eye(z.shape[2], dtype=torch.bool)
+            apart = ~torch.eye(z.shape[2], dtype=torch.bool, device=z.device)
             return predictability(z)[:, apart].relu().mean(1)
         if self.form == "club":
             y = standardised(z)
@@ -125,7 +125,7 @@ def predictability(z: Float[Tensor, "m b h e"]) -> Float[Tensor, "m h h"]:
     kernel = torch.exp(gram - (lengths[..., :, None] + lengths[..., None, :]) / 2)  # e^(-|x - y|² / 2)
     kernel = kernel - kernel.mean(-1, keepdim=True)
     kernel = _in_units_of_its_diagonal(kernel - kernel.mean(-2, keepdim=True))
-    smoother = torch.linalg.solve(kernel + RIDGE * torch.eye(stories, dtype=z.dtype), kernel)
+    smoother = torch.linalg.solve(kernel + RIDGE * torch.eye(stories).to(z), kernel)
     smoothing, inner = u_centred(smoother).flatten(2), u_centred(gram).flatten(2)
     predicted = smoothing @ inner.mT
     least = LEAST_COSINE * (smoothing.detach().norm(dim=-1) * inner.detach().norm(dim=-1)) + TINY
@@ -139,7 +139,7 @@ def _in_units_of_its_diagonal(gram: Float[Tensor, "m h b b"]) -> Float[Tensor, "
 def u_centred(gram: Float[Tensor, "*n b b"]) -> Float[Tensor, "*n b b"]:
     """Without its diagonal, and so that every row sums to 0 without it (Székely and Rizzo 2014)."""
     stories = gram.shape[-1]
-    apart = 1 - torch.eye(stories, dtype=gram.dtype)
+    apart = 1 - torch.eye(stories).to(gram)
     bare = gram * apart
     rows = bare.sum(-1, keepdim=True)
     total = rows.sum(-2, keepdim=True)
@@ -154,7 +154,7 @@ def standardised(z: Float[Tensor, "m b h e"]) -> Float[Tensor, "m b h e"]:
 
 def info_nce(z: Float[Tensor, "m b h e"], temperature: float) -> Float[Tensor, "m"]:
     """How hard it is to tell, among all stories, which one another head read."""
-    first, second = pairs(z.shape[2])
+    first, second = pairs(z.shape[2], z.device)
     scores = torch.einsum("mbpe,mcpe->mpbc", z[:, :, first], z[:, :, second]) / temperature
     return (scores.logsumexp(-1) - scores.diagonal(dim1=-2, dim2=-1)).mean((1, 2))
 
@@ -175,7 +175,7 @@ class Conditional:
         x_mean, y_mean = x.mean(2, keepdim=True), y.mean(2, keepdim=True)
         own = (x - x_mean).mT @ (x - x_mean) / z.shape[1]
         level = own.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
-        own = own + (RIDGE * level + TINY) * torch.eye(z.shape[-1], dtype=z.dtype)
+        own = own + (RIDGE * level + TINY) * torch.eye(z.shape[-1]).to(z)
         slope = torch.linalg.solve(own, (x - x_mean).mT @ (y - y_mean) / z.shape[1])
         shift = y_mean - x_mean @ slope
         left = (y - x @ slope - shift).square().mean(2, keepdim=True)
@@ -190,5 +190,5 @@ def club(z: Float[Tensor, "m b h e"], q: Conditional) -> Float[Tensor, "m"]:
     other = y.var(2, correction=0, keepdim=True) + (y.mean(2, keepdim=True) - expected).square()
     gained = ((other - own) / (2 * q.variance)).mean(2)
     heads = z.shape[2]
-    apart = 1 - torch.eye(heads, dtype=z.dtype)
+    apart = 1 - torch.eye(heads).to(z)
     return (gained.unflatten(-1, (heads, -1)).sum(-1) * apart).sum((1, 2)) / (heads * (heads - 1))

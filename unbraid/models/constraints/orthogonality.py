@@ -52,6 +52,6 @@ class Orthogonality(Constraint):
         z = normalize(over_tokens(done, mask), dim=-1)
         cosines = z @ z.mT
         if self.form == "published":
-            return (cosines - torch.eye(z.shape[2], dtype=z.dtype)).square().mean((1, 2, 3))
-        first, second = pairs(z.shape[2])
+            return (cosines - torch.eye(z.shape[2]).to(z)).square().mean((1, 2, 3))
+        first, second = pairs(z.shape[2], z.device)
         return cosines[:, :, first, second].square().mean(1).sum(1) / max(len(first), 1)

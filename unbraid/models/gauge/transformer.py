@@ -17,7 +17,7 @@ covariances are given. The weights by name:
 was configured; what is neither (gauge-fixed means, frames of positions) kept its own.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,7 +34,7 @@ from unbraid.models.gauge.frames import compose, into, turns
 from unbraid.models.gauge.free_energy import TokenState
 from unbraid.models.gauge.layer import ForwardContext, forward_layer, kappas, keep_means, own_frame_means
 from unbraid.models.layers import InitialWeights, embed_tokens, init_uniform
-from unbraid.models.models import Edit, ForwardOutput, Models, Recorder
+from unbraid.models.models import ForwardOutput, Models, Recorder
 from unbraid.randomness import stream
 
 NARROWEST, WIDEST = -9.0, 9.0
@@ -50,17 +50,11 @@ class GaugeModels(Models):
 
     settings: Gauge
 
-    def forward(
-        self,
-        tokens: Int[Tensor, "b t"],
-        record: Collection[str] = (),
-        ablate_heads: Iterable[tuple[int, int]] = (),
-        step: int | None = None,
-        edit: Mapping[str, Edit] | None = None,
+    def run(
+        self, tokens: Int[Tensor, "b t"], recorder: Recorder, head_masks: Mapping[int, Tensor], step: int | None
     ) -> ForwardOutput:
         self._check_precision()
         attention_mask = self.attention_mask(tokens, self.settings.alibi)
-        recorder, head_masks = Recorder.of(self.settings, record, edit), self.head_mask(ablate_heads)
         mask = self._gauge_mask(attention_mask)
         context = ForwardContext(self.settings, self.weights, mask, recorder, head_masks)
         try:
@@ -83,7 +77,8 @@ class GaugeModels(Models):
         return self.weights["embed.mean" if self.settings.priors == "free" else "embed.frame"].shape[1]
 
     def _check_precision(self) -> None:
-        dtype = self.weights["answer.weight"].dtype
+        dtype: object = self.weights["answer.weight"].dtype
+        dtype = dtype if self.precision == "float32" else self.precision
         if dtype not in (torch.float32, torch.float64):
             raise UserError(
                 f"a gauge model was to run in {dtype}, in which covariances are not definite and torch has no Cholesky "

@@ -90,6 +90,9 @@ class LearnsDictionaries(Experiment):
     def check_workers(self) -> Self:
         if self.workers > 1 and self.baseline is not None:
             raise ValueError(f"workers is {self.workers}, and a baseline is fitted in one process; accepted: 1")
+        if self.workers > 1 and (self.device != "cpu" or self.precision != "float32"):
+            here = f"device is {self.device} in {self.precision}"
+            raise ValueError(f"workers is {self.workers} and {here}; accepted: the CPU in float32, or workers = 1")
         if self.workers > 1 or self.shards is not None:
             shards = self.shards or self.workers
             try:
@@ -192,6 +195,7 @@ class LearnsDictionaries(Experiment):
             dimensions=self.dimensions,
             workers=self.workers,
             shards=self.shards,
+            hardware=self.hardware,
             **source,
         )
         settings = tuple(json.dumps(member.setting) for member in stack.members)
@@ -205,7 +209,7 @@ class DictionaryExperiment(LearnsDictionaries):
     """Dictionaries or baselines on a world with planted truth, or on a language model's activations."""
 
     swept: ClassVar[tuple[str, ...]] = (
-        *("seed", "world", "dictionary", "training", "mechanisms", "baseline", "samples"),
+        *("seed", "precision", "world", "dictionary", "training", "mechanisms", "baseline", "samples"),
     )
     sections: ClassVar[tuple[str, ...]] = (
         *("grid", "score_figures", "differences", "all_scores", "concept_fates", "published_runs"),

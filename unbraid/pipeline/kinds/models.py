@@ -74,7 +74,7 @@ class TrainsModels(Experiment):
 class ModelExperiment(TrainsModels):
     """Models that answer questions about stories."""
 
-    swept: ClassVar[tuple[str, ...]] = ("seed", "world", "model", "constraints")
+    swept: ClassVar[tuple[str, ...]] = ("seed", "precision", "world", "model", "constraints")
     sections: ClassVar[tuple[str, ...]] = (
         *("published_accuracy", "task_scores", "all_scores", "differences"),
         *("attention_and_support", "routing"),
@@ -120,6 +120,7 @@ class ModelExperiment(TrainsModels):
             members=model_members(stack),
             names=stack.names,
             checkpoints=self.checkpoints,
+            hardware=self.hardware,
         )
         evaluation = self.model.evaluation
         return train, EvaluateModels(f"{stack.name} · evaluation", train, evaluation, stack.shown)

@@ -43,7 +43,7 @@ class PipelineExperiment(LearnsDictionaries, TrainsModels):
     """A model on stories, and dictionaries of its activations."""
 
     swept: ClassVar[tuple[str, ...]] = (
-        *("seed", "world", "model", "constraints", "activations"),
+        *("seed", "precision", "world", "model", "constraints", "activations"),
         *("dictionary", "training", "mechanisms", "baseline", "samples"),
     )
     sections: ClassVar[tuple[str, ...]] = (
@@ -157,6 +157,7 @@ class PipelineExperiment(LearnsDictionaries, TrainsModels):
             members=(self.model_member(self.model.seed),),
             names=(self._model_name,),
             checkpoints=self.checkpoints,
+            hardware=self.hardware,
         )
 
     def _evaluated(self) -> EvaluateModels:
