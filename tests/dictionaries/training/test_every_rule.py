@@ -82,11 +82,12 @@ def same(fast, slow):
 
 
 def decided(stack, x):
-    """Whether what fires is beyond rounding: of pre-activations equal to 1e-6 either may be among the largest."""
-    if not isinstance(stack.activation, TopK | BatchTopK):
-        return True
+    """Whether what fires is beyond rounding: of pre-activations equal to 1e-6 either may be among the largest, and one
+    of 1e-9 may fire or not."""
     inputs = x.double() if stack.pre_bias is None else x.double() - stack.pre_bias.double()[:, None]
     pre = inputs @ stack.encoder.double().mT + stack.encoder_bias.double()[:, None]
+    if not isinstance(stack.activation, TopK | BatchTopK):
+        return bool(((pre.abs() > 1e-8) | (pre == 0)).all())
     per = 1 if isinstance(stack.activation, TopK) else BATCH
     largest = pre.unflatten(1, (-1, per)).flatten(2).sort(dim=-1, descending=True).values
     k = stack.activation.k * per
