@@ -105,7 +105,7 @@ def test_sections_stand_in_order(name):
 
 def test_a_line_under_every_field_of_every_configuration():
     for module in pkgutil.walk_packages(ub.__path__, "unbraid."):
-        if not module.name.endswith("__main__"):
+        if not module.name.endswith(("__main__", "operations.cuda")):  # that needs Triton, an extra
             importlib.import_module(module.name)
     configs = [config for config in subclasses(Config) if config.__module__.startswith("unbraid.")]
     assert len(configs) > 80

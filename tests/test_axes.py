@@ -13,7 +13,7 @@ from unbraid.dictionaries import Dictionary, Stack
 def test_a_call_with_a_wrong_number_of_axes_is_an_error():
     stack = Stack.start(Dictionary(d_sae=3), dimensions=4, seeds=[0])
     with pytest.raises(TypeCheckError):
-        stack.encode(torch.zeros(2, 5, 4))
+        stack.pre_activations(torch.zeros(2, 5, 4))
 
 
 def test_two_arguments_that_disagree_on_a_letter_are_an_error():

@@ -95,7 +95,7 @@ def test_a_linked_log_is_not_followed(config: Path, tmp_path: Path, capsys, monk
         raise UserError(f"cannot write {path}")
 
     with monkeypatch.context() as patched:
-        patched.setattr("unbraid.pipeline.training.write_arrays", no_room)
+        patched.setattr("unbraid.pipeline.training.write_pieces", no_room)
         assert unbraid(capsys, "run", config, "--runs", tmp_path / "runs", "--name", "one", "-q")[0] == 2
     (log,) = tmp_path.glob("runs/cache/*/log.jsonl")
     log.rename(tmp_path / "elsewhere")

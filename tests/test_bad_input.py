@@ -54,7 +54,7 @@ seed = [0, 1]
 ALL = tomllib.loads(GOOD)
 """The same with every setting of the nine mechanisms of their source study, and time to reallocate once; not swept."""
 del ALL["sweep"]
-NINE = [name for name in MECHANISMS if name not in ("sparsity", "matryoshka")]
+NINE = [name for name in MECHANISMS if name not in ("sparsity", "matryoshka", "end_to_end")]
 ALL["mechanisms"] |= {name: MECHANISMS[name]().to_dict() for name in NINE}
 ALL["mechanisms"]["reallocation"]["every"] = 2
 

@@ -146,7 +146,7 @@ def test_a_mutated_configuration_is_accepted_or_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     """Up to where the run would begin: that takes no time, and what is accepted is trained in other tests."""
-    monkeypatch.setattr(cli, "_work", lambda run, plan, quiet: None)
+    monkeypatch.setattr(cli, "_work", lambda run, plan, quiet, executor: None)
     codes: list[int] = []
 
     @settings(

@@ -397,7 +397,7 @@ def test_a_log_that_was_lost_is_made_anew(
 
     lost = tmp_path / "others"
     with monkeypatch.context() as patched:
-        patched.setattr("unbraid.pipeline.training.write_arrays", no_room)
+        patched.setattr("unbraid.pipeline.training.write_pieces", no_room)
         assert unbraid(capsys, "run", config, "--runs", lost, "--name", "lost", "-q")[0] == 2
     (log,) = lost.glob("cache/*/log.jsonl")
     log.unlink()

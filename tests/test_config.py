@@ -154,7 +154,6 @@ def test_a_wrong_type_is_refused_by_its_path(kind, data, path):
         (Superposition, "dimensions"),
         (Superposition, "n_features"),
         (Dictionary, "d_sae"),
-        (Training, "steps"),
         (Training, "batch"),
     ],
 )

@@ -45,7 +45,7 @@ SHORT = WORLD.model_copy(update={"rounds": 1})
 PEOPLE, PLACES = (len(WORLD.factors[name]) for name in ("person", "place"))
 PLANTED, NOISE, SHARPNESS = PEOPLE + PLACES, 3, 5.0
 """The first dimensions are planted, one a value; the others hold what no answer depends on."""
-SITE = "here"
+SITE = "blocks.1.hook_resid_post"
 
 
 @cache
@@ -68,9 +68,8 @@ def held_at(words: tuple[int, ...]) -> torch.Tensor:
 class HandMade(Models):
     """A model by rules that can be read."""
 
-    def forward(self, tokens, record=(), ablate_heads=(), step=None, edit=None):
-        rows = torch.stack([held_at(tuple(story)) for story in tokens.tolist()])[None]
-        rows = edit[SITE](rows) if edit else rows
+    def run(self, tokens, recorder, head_masks, step):
+        rows = recorder.keep(SITE, torch.stack([held_at(tuple(story)) for story in tokens.tolist()])[None])
         return ForwardOutput(rows, AttentionMask(True, tokens != 0), {SITE: rows, "tokens": tokens}, {})
 
     @property

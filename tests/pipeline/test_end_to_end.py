@@ -66,7 +66,7 @@ def cost(mechanism, sequences, rows_of, position=0):
     seen = stack_configs([mechanism] * len(rows))
     codes = Codes.dense(torch.zeros(len(rows), len(inputs.x), 1))
     forward = Forward(inputs.x, codes, rows, downstream=inputs.downstream)
-    return seen.penalty(forward, exact(1), Signals())
+    return seen.penalty(forward, {}, exact(1), Signals())
 
 
 @pytest.mark.parametrize("site", [READ, WRITTEN])

@@ -144,6 +144,8 @@ class Models(ABC):
         One random seed per member.
     weights : dict of str to Tensor
         Every weight by name, with the member axis m first.
+    precision : {"float32", "bfloat16", "float16"}
+        Of matrix products; weights and everything else are float32.
 
     Attributes
     ----------

@@ -185,6 +185,15 @@ def test_resuming_gives_the_bits_of_one_long_training(given):
     assert resumed.history.equals(long.history)
 
 
+@pytest.fixture
+def default_sigint():
+    """Python's own answer to Ctrl-C, whatever a test before has left."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("default_sigint")
 def test_ctrl_c_keeps_what_there_is_and_resume_finishes_it(capsys):
     class Interrupted(ub.Superposition):
         def batch(self, position, size, split="train"):
