@@ -125,7 +125,9 @@ class Planted(NamedTuple):
 def hand_made(request):
     """Model, tests and concepts; what dictionaries see may be in other units."""
     normalization = Normalization(torch.full((PLANTED + NOISE,), 0.1), request.param)
-    model = EditableModel(HandMade(Transformer(), WORLD.length, (0,), {}), SITE, normalization)
+    model = EditableModel(
+        HandMade(Transformer(), WORLD.length, (0,), {"answer.weight": torch.zeros(1)}), SITE, normalization
+    )
     tests, concepts = factor_tests(model, WORLD, 24), concepts_of(model, WORLD, 150)
     return Planted(model, tests, concepts, CausalBounds.of(tests, concepts))
 
