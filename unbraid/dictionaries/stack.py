@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
-import pandas as pd
 import torch
 from pydantic import Field, create_model, model_validator
 from scipy.sparse import issparse
@@ -43,6 +42,8 @@ BUILT_IN: dict[str, type[Activation]] = {
 ACTIVATIONS = Registry("activation rule", Activation, BUILT_IN)
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     AnyActivation = Activation
 else:
     AnyActivation = tagged(ACTIVATIONS)
@@ -227,10 +228,10 @@ class Feature:
     encoder: Float[Tensor, "m d"]
     bias: Float[Tensor, "m"]
     threshold: Float[Tensor, "m"] | None
-    nearest: pd.DataFrame
+    nearest: "pd.DataFrame"
     density: Float[Tensor, "m"] | None = None
     mean: Float[Tensor, "m"] | None = None
-    top: pd.DataFrame | None = None
+    top: "pd.DataFrame | None" = None
 
 
 @dataclass(frozen=True)
@@ -517,8 +518,10 @@ class Stack:
         return push(self.to("cpu"), repo_id, format, private)
 
     @property
-    def history(self) -> pd.DataFrame:
+    def history(self) -> "pd.DataFrame":
         """How training went: for each logged step and member its `loss`, the terms of that, and `l0`; saved with it."""
+        import pandas as pd  # slow to load
+
         rows = [
             {"step": line["step"], "member": member, "loss": sum(values[member] for values in line["terms"].values())}
             | {name: values[member] for name, values in line["terms"].items()}
@@ -861,14 +864,16 @@ def _of_member(line: JsonDict, index: int) -> JsonDict:
     return {**line, "terms": terms, "l0": line["l0"][index : index + 1]}
 
 
-def _nearest(rows: Float[Tensor, "m f o"], index: int, top: int) -> pd.DataFrame:
+def _nearest(rows: Float[Tensor, "m f o"], index: int, top: int) -> "pd.DataFrame":
     """The features most like one."""
     cosine = (rows @ rows[:, index, :, None])[..., 0].detach().clone()
     cosine[:, index] = -2  # it is no neighbour of its own
     return _largest(cosine, "feature", "cosine", min(top, rows.shape[1] - 1))
 
 
-def _largest(values: Float[Tensor, "m n"], place: str, value: str, top: int) -> pd.DataFrame:
+def _largest(values: Float[Tensor, "m n"], place: str, value: str, top: int) -> "pd.DataFrame":
+    import pandas as pd  # slow to load
+
     best = values.topk(min(top, values.shape[1]), dim=1)
     member = np.repeat(np.arange(len(values)), best.values.shape[1])
     columns = {place: best.indices.flatten().cpu().numpy(), value: best.values.flatten().cpu().numpy()}
