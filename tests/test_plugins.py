@@ -318,6 +318,14 @@ def test_a_configuration_names_a_file_beside_it(heated):
     assert times_run(heated) == 1
 
 
+def test_a_plan_takes_the_files_that_its_configuration_names(tmp_path, capsys):
+    write_heat(tmp_path)
+    (tmp_path / "heated.toml").write_text(HEATED)
+    code, printed, said = unbraid("plan", "heated.toml", capsys=capsys)
+    assert (code, said) == (0, "")
+    assert "train-stack" in printed
+
+
 def test_nothing_that_reads_a_run_runs_its_plugin(runs, capsys):
     """A file named like the plugin's lies in the run directory too."""
     write_heat(runs, "runs/done/heat.py")

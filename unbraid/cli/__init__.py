@@ -170,17 +170,14 @@ def plan(
 ) -> None:
     """Say what a configuration will take, before anything runs: stages, members, memory, disk, time."""
     from unbraid.cli.forecast import print_forecast
-    from unbraid.config import read_toml
-    from unbraid.config.sweep import at_scale, overridden
     from unbraid.pipeline.expand import expand
     from unbraid.pipeline.forecast import forecast
     from unbraid.storage.files import json_bytes
     from unbraid.storage.runs import CACHE
-    from unbraid.studies.shipped import find_config
+    from unbraid.work import read_config
 
-    path = find_config(config)
-    data = overridden(at_scale(read_toml(path), scale, str(path)), overrides or [], str(path))
-    found = forecast(expand(data, str(path)), runs / CACHE, on)
+    data, source = read_config(config, overrides or [], scale)
+    found = forecast(expand(data, source), runs / CACHE, on)
     if as_json:
         typer.echo(json_bytes(found.to_dict()).decode().rstrip("\n"))
     else:

@@ -23,7 +23,6 @@ from torch.nn.functional import normalize
 from unbraid.axes import Tensor
 from unbraid.dictionaries import Stack
 from unbraid.dictionaries.training.adam import WITHOUT_FEATURES
-from unbraid.dictionaries.training.fit import inputs_of
 from unbraid.dictionaries.training.sharded_step import sharded_step
 from unbraid.dictionaries.training.step import StepOutput
 from unbraid.errors import Lost, NotFinite, UserError, one_line
@@ -51,7 +50,6 @@ class ShardedTraining(StackTraining):
     def __init__(self, stage: TrainStack, context: Context, mesh: Mesh) -> None:
         self.mesh, self.features = mesh, stage.members[0].dictionary.d_sae
         super().__init__(stage, context, mesh.features(self.features))
-        self.source = inputs_of(self.world, self.training)
 
     def finish(self) -> None:
         super().finish()
